@@ -197,7 +197,7 @@ func trimContainers(statuses []corev1.ContainerStatus) {
 		status := &statuses[i]
 		last := status.LastTerminationState
 		*status = corev1.ContainerStatus{Name: status.Name, Ready: status.Ready, State: status.State}
-		// Of the previous run, keep only why it ended, because that tells why a node does not start.
+		// Of the previous run, keep only why it ended, because that explains why a node does not start.
 		if ended := last.Terminated; ended != nil {
 			status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{
 				ExitCode: ended.ExitCode, Reason: ended.Reason, Message: ended.Message,

@@ -69,7 +69,7 @@ func linker(config *rest.Config) (links.Dial, error) {
 	e, err := newExecutor(config)
 	return func(ctx context.Context, runner virtualmachine.RunnerID, in io.Reader, out io.Writer) error {
 		err := e.run(ctx, runner.Pod, runner.Container, []string{virtualmachine.Binary, "runner", "link"}, in, out)
-		log.Log.WithName("link").Info("the link with a runner ended", "namespace", runner.Pod.Namespace, "pod", runner.Pod.Name, "because", err)
+		log.Log.WithName("link").Info("the connection to a runner ended", "namespace", runner.Pod.Namespace, "pod", runner.Pod.Name, "because", err)
 		return err
 	}, err
 }

@@ -10,8 +10,8 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 )
 
-// mostPending is how many differences are told, and mostDifference how many bytes of each, so that all of them and the way to
-// approve them fit into one message.
+// mostPending is how many differences a message has, and mostDifference how many bytes of each, so that all of them and
+// the way to approve them fit into one message.
 const mostPending, mostDifference = 20, 160
 
 // Pending returns what differs between a VirtualMachine and its guest, each as "what old → new". Where the VirtualMachine says

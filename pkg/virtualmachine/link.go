@@ -142,11 +142,11 @@ func (s *State) Unadjusted() (reason, message string) {
 	case s.Link.Err != nil && (report == nil || !report.Wanted.Same(order)):
 		return ReasonNotLinked, fmt.Sprintf("changes wait because the operator cannot reach the runner in pod %s: %s", s.Pod.Name, text.Beginning(s.Link.Err.Error(), maxProblem))
 	case report == nil:
-		return ReasonChanging, fmt.Sprintf("the operator connects with the runner in pod %s", s.Pod.Name)
+		return ReasonChanging, fmt.Sprintf("the operator is connecting to the runner in pod %s", s.Pod.Name)
 	case !report.Wanted.Same(order):
-		return ReasonChanging, fmt.Sprintf("the runner in pod %s is told what has changed", s.Pod.Name)
+		return ReasonChanging, fmt.Sprintf("the operator sends the changes to the runner in pod %s", s.Pod.Name)
 	case report.Busy:
-		return ReasonChanging, fmt.Sprintf("the runner in pod %s changes the machine", s.Pod.Name)
+		return ReasonChanging, fmt.Sprintf("the runner in pod %s applies the changes", s.Pod.Name)
 	}
 	if reason, message = problemsOf(*report); reason == "" && s.keepsMedia(order) {
 		return ReasonMediumNotInserted, fmt.Sprintf("vm.disks.cdrom: all CDs stay as they are because pod %s has no image repository for those that are files; restart the machine", s.Pod.Name)

@@ -136,7 +136,7 @@ func TestUnadjusted(t *testing.T) {
 		"it was done before the link":      {more, Link{Report: report(more, nil), Err: cut}, "", ""},
 		"it was not":                       {more, Link{Report: report(same, nil), Err: cut}, ReasonNotLinked, "the link was cut"},
 		"the runner does not know":         {more, Link{Report: report(same, nil)}, ReasonChanging, "is told"},
-		"the runner is at it":              {more, Link{Report: report(more, func(r *vmconfig.Report) { r.Busy = true })}, ReasonChanging, "changes the machine"},
+		"the runner is at it":              {more, Link{Report: report(more, func(r *vmconfig.Report) { r.Busy = true })}, ReasonChanging, "applies the changes"},
 		"all is as it should be":           {more, Link{Report: report(more, nil)}, "", ""},
 		"the guest keeps its memory":       {more, Link{Report: report(more, func(r *vmconfig.Report) { r.Problems = map[string]string{"currentRam": "no"} })}, ReasonMemoryNotAdjusted, "vm.currentRam: no"},
 		"two problems":                     {more, Link{Report: report(more, func(r *vmconfig.Report) { r.Problems = map[string]string{"cdrom": "b", "currentCpus": "a"} })}, ReasonCPUsNotAdjusted, "vm.currentCpus: a; vm.disks.cdrom: b"},

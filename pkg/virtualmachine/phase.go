@@ -119,7 +119,7 @@ func (s *State) Obstacle() (reason, message string) {
 	case phase == v1.PhaseStopped || phase == v1.PhaseRunning:
 		return "", ""
 	case phase == v1.PhaseStopping && s.Overdue():
-		return ReasonHostSilent, fmt.Sprintf("host %s has not confirmed that pod %s ended, although its time is over; once it is certain that the host is off, "+
+		return ReasonHostSilent, fmt.Sprintf("host %s has not confirmed that pod %s ended, although its grace period is over; once it is certain that the host is off, "+
 			"taint it with node.kubernetes.io/out-of-service, or delete the pod with --force", s.Pod.Spec.NodeName, s.Pod.Name)
 	case s.Pod != nil && s.hostIsSilent():
 		return ReasonHostSilent, fmt.Sprintf("host %s of pod %s is not Ready, so whether the machine runs is not known; what is declared takes effect when the host is back. "+
@@ -127,7 +127,7 @@ func (s *State) Obstacle() (reason, message string) {
 	case phase == v1.PhaseStopping:
 		return ReasonShuttingDown, fmt.Sprintf("the guest of pod %s shuts down; it has %d s", s.Pod.Name, s.Live.PowerdownTimeout)
 	case s.Pod == nil:
-		return ReasonNoPod, fmt.Sprintf("StatefulSet %s has not created its pod; if this lasts, its events tell why: kubectl -n %s describe statefulset %s", s.VM.Name, s.VM.Namespace, s.VM.Name)
+		return ReasonNoPod, fmt.Sprintf("StatefulSet %s has not created its pod; if this lasts, see its events: kubectl -n %s describe statefulset %s", s.VM.Name, s.VM.Namespace, s.VM.Name)
 	case parked(s.Pod, s.VM.Name):
 		return ReasonGuestDown, "the guest shut itself down"
 	}
@@ -138,15 +138,15 @@ func (s *State) obstacleOfPod() (reason, message string) {
 	pod := s.Pod
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return ReasonUnscheduled, fmt.Sprintf("pod %s has no host: %s", pod.Name, c.Message)
+			return ReasonUnscheduled, fmt.Sprintf("pod %s is unschedulable: %s", pod.Name, c.Message)
 		}
 	}
 	if why := s.failure(); why != "" {
-		return ReasonFailed, fmt.Sprintf("the runner of pod %s failed and is started again: %s", pod.Name, why)
+		return ReasonFailed, fmt.Sprintf("the runner of pod %s failed and is restarted: %s", pod.Name, why)
 	}
 	c, ok := s.runnerStatus()
 	if ok && c.State.Waiting != nil && c.State.Waiting.Message == "" {
-		return ReasonContainer, fmt.Sprintf("pod %s waits: %s; if this lasts, its events tell why: kubectl -n %s describe pod %s", pod.Name, c.State.Waiting.Reason, pod.Namespace, pod.Name)
+		return ReasonContainer, fmt.Sprintf("pod %s waits: %s; if this lasts, see its events: kubectl -n %s describe pod %s", pod.Name, c.State.Waiting.Reason, pod.Namespace, pod.Name)
 	}
 	if ok && c.State.Waiting != nil {
 		reason := ReasonContainer
@@ -156,7 +156,7 @@ func (s *State) obstacleOfPod() (reason, message string) {
 		return reason, fmt.Sprintf("pod %s waits: %s: %s", pod.Name, c.State.Waiting.Reason, c.State.Waiting.Message)
 	}
 	if ok && c.State.Running != nil && readySince(pod, c.State.Running.StartedAt.Time) {
-		return ReasonUnwell, fmt.Sprintf("the machine of pod %s ran and is no longer ready: kubectl -n %s exec %s -- %s runner status tells why", pod.Name, pod.Namespace, pod.Name, Binary)
+		return ReasonUnwell, fmt.Sprintf("the machine of pod %s is no longer ready: see kubectl -n %s exec %s -- %s runner status", pod.Name, pod.Namespace, pod.Name, Binary)
 	}
 	return ReasonStarting, fmt.Sprintf("the runner of pod %s starts the machine", pod.Name)
 }

@@ -33,7 +33,7 @@ const (
 
 // Problems returns everything that is wrong with the Machine after a pass, in the order of v1alpha1.ErrorTypes: what the
 // state says, what the handlers met, and what KubeVirt reports. What a handler says about a type that the state has
-// already is the same once more, and is left out.
+// already is a duplicate, and is left out.
 func Problems(s *State, results []chain.Result) []Problem {
 	var found []Problem
 	add := func(p Problem) {

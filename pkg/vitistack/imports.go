@@ -245,7 +245,7 @@ func progressOf(dv *cdiv1.DataVolume) (percent int, ok bool) {
 	return int(f) / step * step, true
 }
 
-// goesOn are the reasons of CDI's condition Running with which a pod that does not run goes on, or has ended well. Others are
+// goesOn are the reasons of CDI's condition Running of an import that makes progress, or has succeeded. Others are
 // those of Kubernetes for containers that do not start, or have failed, and CDI's own.
 // https://github.com/kubevirt/containerized-data-importer/blob/main/doc/datavolumes.md
 var goesOn = []string{"", "Pending", "ContainerCreating", "PodInitializing", "Completed", "Scratch space required", "ScratchSpaceRequired"}
@@ -253,7 +253,7 @@ var goesOn = []string{"", "Pending", "ContainerCreating", "PodInitializing", "Co
 // podRuns is the reason of the condition Running that CDI leaves there when a container has failed and waits for its next start.
 const podRuns = "Pod is running"
 
-// failureOf returns why an import does not go on; empty if it does.
+// failureOf returns why an import is stuck; empty if it is not.
 func failureOf(dv *cdiv1.DataVolume) string {
 	if dv.Status.Phase == cdiv1.Succeeded {
 		return ""

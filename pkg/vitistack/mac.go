@@ -121,7 +121,7 @@ func (p *plan) macs(networks []v1alpha1.Network) []string {
 
 // derive returns the address that the VirtualMachine has for an interface: a guest knows its interface by it, and it may
 // come from vitistack's operator or from a former setting. Otherwise, or if that is not free, it is the first candidate that
-// is. Anybody who may change the VirtualMachine may change the address.
+// is. A user who may change the VirtualMachine may change the address.
 func (p *plan) derive(of string, used map[string]string) string {
 	if mac := p.present(of); mac != "" && used[mac] == "" && p.MACs[mac] == "" {
 		return mac

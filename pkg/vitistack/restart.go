@@ -70,7 +70,7 @@ func (s *State) restartWaits(o Observation) string {
 	case disk != "":
 		return "disk " + disk + " has been imported"
 	case o.MovesVolumes:
-		// KubeVirt would not start another guest before someone has mended the VirtualMachine.
+		// KubeVirt would not start another guest before a person has corrected the VirtualMachine.
 		return "KubeVirt has moved the guest's volumes"
 	}
 	return ""

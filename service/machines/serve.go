@@ -23,7 +23,7 @@ const (
 	requestTimeout = 30 * time.Second
 	idleTimeout    = 2 * time.Minute
 	headerBytes    = 16 << 10
-	// scrapesAtOnce is how many requests for metrics are answered at a time; others are told to come back.
+	// scrapesAtOnce is how many requests for metrics are answered at a time; others are asked to retry.
 	scrapesAtOnce = 4
 	// closeTimeout is how long requests in flight may take when the operator stops.
 	closeTimeout = 3 * time.Second

@@ -216,7 +216,7 @@ func (s *Service) outdated(ctx context.Context) string {
 	return s.definitions.Outdated(ctx, definitionMachines, definitionNetworks)
 }
 
-// leads returns whether this replica is the one at work.
+// leads returns whether this replica is the leader.
 func (s *Service) leads() bool { return s.fence.Check() == nil }
 
 // virtualMachines returns the cache of VirtualMachines, nil while there is none.

@@ -340,7 +340,7 @@ func TestGuestThatHangsAtItsBeginningIsReset(t *testing.T) {
 		Image: vm.Tiny(t).With("rdinit=/none", "root=/dev/none", "rootwait"),
 		Args:  []string{"--boot-timeout=4s", "--monitor-timeout=4s", "--powerdown-timeout=1s"},
 	})
-	const said = "neither written to a disk nor sent a packet since it was switched on or reset last"
+	const said = "neither written to a disk nor sent a packet since its last start or reset"
 	v.AwaitLog(t, said+`" patience=4s next=8s`, time.Minute)
 	v.AwaitLog(t, said+`" patience=8s next=16s`, time.Minute)
 	if status := v.Status(t); status.State != keeper.StateRunning || status.Awakened != 2 || status.Resets < 1 {

@@ -244,7 +244,7 @@ func (s *link) learnAll(ctx context.Context, newest <-chan vmconfig.Report, limi
 	}
 }
 
-// learn takes a report. A runner that was ordered something else, by another operator or a person, is told again.
+// learn takes a report. A runner that got another order, from another operator or a person, gets the order again.
 func (s *link) learn(report vmconfig.Report) {
 	s.mu.Lock()
 	same := s.known.Err == nil && s.known.Report != nil && s.known.Report.Same(report)

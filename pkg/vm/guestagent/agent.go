@@ -130,7 +130,7 @@ func (c *Client) receive(result any) error {
 	return nil
 }
 
-// call executes a command. After an error that is no Refusal the connection is of no use.
+// call executes a command. After an error that is no Refusal the connection is unusable.
 func (c *Client) call(ctx context.Context, command string, arguments, result any) error {
 	defer c.until(ctx)()
 	if err := c.send(command, arguments); err != nil {

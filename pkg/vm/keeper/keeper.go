@@ -133,7 +133,7 @@ func (k *Keeper) prematureEnd(ctx context.Context, err error) End {
 
 func (k *Keeper) close(what string, c io.Closer) {
 	if err := c.Close(); err != nil {
-		k.log.Error("The runner leaves something behind", "while", what, "error", err)
+		k.log.Error("The runner could not clean up", "while", what, "error", err)
 	}
 }
 

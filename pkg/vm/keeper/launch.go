@@ -159,7 +159,7 @@ func (l *Launch) Readable(paths ...string) error {
 			return err
 		}
 		if info.Mode().Perm()&0o004 == 0 {
-			return fmt.Errorf("QEMU runs as user %d and cannot read %s: let everybody read it (chmod o+r)", user, path)
+			return fmt.Errorf("QEMU runs as user %d and cannot read %s: make it world-readable (chmod o+r)", user, path)
 		}
 	}
 	return nil

@@ -55,7 +55,7 @@ func (k *Keeper) awaken(g *guest) {
 	if err != nil || !g.pulse.still(time.Now(), b, patience) {
 		return
 	}
-	k.log.Info("Resetting the machine: its guest has neither written to a disk nor sent a packet since it was switched on or reset last",
+	k.log.Info("Resetting the machine: its guest has neither written to a disk nor sent a packet since its last start or reset",
 		"patience", (g.pulse.patience / 2).String(), "next", g.pulse.patience.String())
 	k.board.set(func(s *Status) { s.Awakened++ })
 	if err := g.talk().Reset(ctx); err != nil {

@@ -58,7 +58,7 @@ type Status struct {
 	Network string `json:"network,omitempty"`
 	// Resets counts the machine's resets. A reboot of the guest is one or more: Linux triggers a reset up to ten times
 	// until the machine reacts (arch/x86/kernel/reboot.c, native_machine_emergency_restart), and firmware may reset
-	// once more.
+	// again.
 	Resets int `json:"resets"`
 	// Awakened counts the resets by the keeper, of a machine whose guest hung.
 	Awakened int `json:"awakened,omitempty"`
@@ -113,11 +113,11 @@ type Probe struct {
 	Ask func(context.Context) string
 }
 
-// OK is the answer to a probe of something that is well.
+// OK is the answer to a probe of something healthy.
 const OK = "ok"
 
 // Status returns the machine's status, for which it asks QEMU and, while the guest runs, the probes. They are asked in
-// parallel, so that a request waits for only the slowest. A machine of which one is not well is not ready; the first of
+// parallel, so that a request waits for only the slowest. A machine with a failed probe is not ready; the first of
 // these says why.
 func (k *Keeper) Status(ctx context.Context, probes ...Probe) Status {
 	status, g := k.board.get(), k.running()
@@ -154,7 +154,7 @@ func askMachine(ctx context.Context, monitor *qmp.Client) (string, bool) {
 	return status.Status, true
 }
 
-// complaint returns what the first probe says whose subject is not well; empty if all are.
+// complaint returns the message of the first probe that fails; empty if none does.
 func complaint(probes []Probe, answers []string) string {
 	for i, answer := range answers {
 		if answer != "" && answer != OK {
@@ -165,9 +165,9 @@ func complaint(probes []Probe, answers []string) string {
 }
 
 // judge decides whether the machine is ready and whether it is live. Machine has been queried, and complaint is what is
-// not well in the guest.
+// unhealthy in the guest.
 //
-// It is live while QEMU responds: a guest that is not well may hold data that others need, and a restart does not free
+// It is live while QEMU responds: an unhealthy guest may hold data that others need, and a restart does not free
 // a full disk. A machine that has not started yet is live, too, because a download may take longer than a probe waits,
 // and so is one that is going down, because the keeper itself bounds that.
 func judge(s Status, complaint string) Status {

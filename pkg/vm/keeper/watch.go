@@ -169,7 +169,7 @@ func (k *Keeper) repeat(ctx context.Context, s stage, g *guest) {
 		err := s.act(asking, g.talk())
 		cancel()
 		if err != nil && ctx.Err() == nil && !g.ended() {
-			k.log.Info("QEMU could not be told", "state", s.state, "error", err)
+			k.log.Info("Cannot send a command to QEMU", "state", s.state, "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -129,7 +129,7 @@ func (i Image) Release() error { return i.use.Release() }
 //
 // The error is a *ReferenceError, *PullError, *PlatformError, MalformedError, *disk.FullError, or the cause of ctx if
 // that ended. In none of these cases anything is left of an image that was not there before; blobs may be left, so that
-// the next Get goes on with them.
+// the next Get resumes with them.
 func (c *Cache) Get(ctx context.Context, reference string, auth *authn.AuthConfig) (Image, error) {
 	ref, err := parseReference(reference)
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 	progressUnit = 1 << 20
 )
 
-// download is a blob that comes from a registry. It goes on where it broke off: in this process, or in another one
+// download is a blob that comes from a registry. An interrupted download is resumed: in this process, or in another one
 // before. What is in the part is not trusted before its digest is right.
 type download struct {
 	source   *source
@@ -37,8 +37,8 @@ type download struct {
 	counted, reached int64
 }
 
-// run downloads until the part is complete and has the right digest. One that came in pieces and is wrong is downloaded
-// once more as a whole: after a loss of power there may be holes in it.
+// run downloads until the part is complete and has the right digest. One that was resumed and is wrong is downloaded
+// again as a whole: after a loss of power there may be holes in it.
 func (d *download) run(ctx context.Context) (err error) {
 	defer func() {
 		if err != nil {
@@ -64,7 +64,7 @@ func (d *download) run(ctx context.Context) (err error) {
 		if wrong := d.failed(fmt.Errorf("%w: %s", errMismatch, d.want.Digest)); d.whole || again {
 			return wrong
 		}
-		d.progress.say("a layer that came in pieces has another digest, pulling it once more")
+		d.progress.say("the digest of a layer that was pulled in parts does not match, pulling it again")
 	}
 }
 
@@ -116,7 +116,7 @@ func (d *download) continues(offset int64, response *http.Response) bool {
 	return err == nil && offset > 0 && first == offset && last == size-1 && size == d.want.Size
 }
 
-// left returns how much is there; a part that is too long is of no use.
+// left returns how much is there; a part that is too long is discarded.
 func (d *download) left() (int64, error) {
 	info, err := os.Lstat(d.part)
 	if errors.Is(err, os.ErrNotExist) {

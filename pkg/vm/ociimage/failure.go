@@ -60,12 +60,12 @@ func (e *PlatformError) Error() string {
 
 // What a registry may send instead of a blob.
 var (
-	errMismatch = errors.New("it sends something else than the digest says")
-	errEndless  = errors.New("it sends more bytes than the manifest says")
+	errMismatch = errors.New("the content does not match its digest")
+	errEndless  = errors.New("it sends more bytes than the manifest declares")
 	errCut      = errors.New("the connection broke off")
-	errRange    = errors.New("it sends another part than was asked for")
+	errRange    = errors.New("it sends another range than was requested")
 	errPlain    = errors.New("only registries that are named as insecure are asked without TLS")
-	errRedirect = errors.New("it redirects to where images must not come from")
+	errRedirect = errors.New("it redirects to an address that images must not come from")
 )
 
 // failure is what a registry did wrong.

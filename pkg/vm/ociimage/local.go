@@ -73,7 +73,7 @@ func (p *pull) add(ctx context.Context, local Local) (_ Image, err error) {
 		if image, err := p.share(ctx, slot, r); err != nil || image != nil {
 			return given(image), err
 		}
-		p.progress.say("its file system is damaged, making it once more")
+		p.progress.say("its file system is damaged, creating it again")
 	}
 	r := &record{Version: recordVersion, Digest: local.Digest, Platform: local.Platform, Process: local.Process, Origins: []origin{}}
 	if err := p.packLocal(ctx, directory, local, r); err != nil {

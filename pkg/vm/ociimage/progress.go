@@ -39,7 +39,8 @@ func (p *progress) begin(layers int, total int64) {
 	p.sayLocked("pulling %d layers, %.1f MiB", layers, mebi(total))
 }
 
-// add counts bytes that came, or, if negative, that have to come once more. It tells how many there are if it is time to.
+// add counts bytes that came, or, if negative, that have to be downloaded again. It reports how many there are if it
+// is time to.
 func (p *progress) add(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -120,7 +120,7 @@ func (p *pull) touched(ctx context.Context, directory string) (_ *Image, err err
 
 // share returns the image of a locked slot, nil if it is damaged.
 func (p *pull) share(ctx context.Context, slot *slots.Slot, r *record) (*Image, error) {
-	if right, err := r.mend(ctx, slot.Directory); err != nil || !right {
+	if right, err := r.verify(ctx, slot.Directory); err != nil || !right {
 		return nil, err
 	}
 	use, err := slot.Share()
@@ -217,7 +217,7 @@ func (p *pull) again(ctx context.Context, slot *slots.Slot, r *record, from orig
 	}
 	image, err := p.share(ctx, slot, r)
 	if err == nil && image == nil {
-		p.progress.say("its file system is damaged, pulling it once more")
+		p.progress.say("its file system is damaged, pulling it again")
 	}
 	return image, err
 }

@@ -21,7 +21,7 @@ const (
 	recordName    = "image.json"
 	rootName      = "root.squashfs"
 	recordVersion = 1
-	// maxOrigins bounds how many origins of an image are kept; older ones are asked for once more.
+	// maxOrigins bounds how many origins of an image are kept; older ones are asked for again.
 	maxOrigins = 256
 	// maxRecord bounds a record, in bytes: the configuration of an image and its origins.
 	maxRecord = 2*maxManifest + maxOrigins*1024
@@ -49,7 +49,7 @@ type origin struct {
 	Secret string `json:"secret,omitempty"`
 }
 
-// secretOf returns what stands for credentials of one pull. It is of no use for another image.
+// secretOf returns what stands for credentials of one pull. It cannot be used for another image.
 func secretOf(asked string, auth *authn.AuthConfig) string {
 	if auth == nil {
 		return ""
@@ -106,9 +106,9 @@ func (r *record) untouched(directory string) bool {
 	return err == nil && now == r.Stamp
 }
 
-// mend reports whether the file system of a locked slot is right. One that was only touched is read, and recorded as it
+// verify reports whether the file system of a locked slot is right. One that was only touched is read, and recorded as it
 // is now.
-func (r *record) mend(ctx context.Context, directory string) (bool, error) {
+func (r *record) verify(ctx context.Context, directory string) (bool, error) {
 	if r.untouched(directory) {
 		return true, nil
 	}

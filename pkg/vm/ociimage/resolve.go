@@ -82,7 +82,7 @@ func acceptedHeader() http.Header {
 }
 
 // head returns the digest of a tag. If the registry does not say it, or refuses, it is asked for the manifest, because
-// only then it tells why.
+// only then it reports the reason.
 func (s *source) head(ctx context.Context, tag string) (answer, error) {
 	response, err := s.ask(ctx, http.MethodHead, "manifests", tag, acceptedHeader())
 	if err != nil {

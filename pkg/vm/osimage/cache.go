@@ -71,7 +71,7 @@ func (l Local) Release() error { return l.use.Release() }
 //
 // An interrupted download is resumed where it ended, in this or another process, as long as the server reports that the
 // file is still the same. A file that does not match its checksum or signature is removed; if it was downloaded in
-// pieces, it is downloaded once more as a whole. Errors: *MismatchError if it still does not match, *disk.FullError if
+// parts, it is downloaded again as a whole. Errors: *MismatchError if it still does not match, *disk.FullError if
 // there is no room for it, ErrTooLarge, syscall.EROFS if the cache is read-only and lacks the image, the cause of ctx
 // if that ended.
 func (c *Cache) Get(ctx context.Context, image Image) (Local, error) {
@@ -182,8 +182,8 @@ func (p part) path(directory string) (path string, owned bool) {
 // modeOfFile lets a QEMU that is not root read the file: an operating system contains no secrets.
 const modeOfFile = 0o644
 
-// openUp lets everybody read a file that an earlier version restricted to root. This changes the file's metadata, so it
-// is verified once more.
+// openUp makes a file world-readable that an earlier version restricted to root. This changes the file's metadata, so it
+// is verified again.
 func openUp(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm() == modeOfFile {
@@ -220,7 +220,7 @@ func (s *slot) isGood(ctx context.Context, p part, path string) bool {
 	case now == known.Stamp:
 		return true
 	case now.Size == known.Size:
-		s.cache.tell("%s: %s was touched, verifying it", s.image, p.name)
+		s.cache.tell("%s: the timestamp of %s has changed, verifying it", s.image, p.name)
 		if sum, err := verify(ctx, path, File{}, nil, nil); err == nil && sum == known.SHA256 {
 			return s.record(p.name, path, sum) == nil
 		}

@@ -51,7 +51,7 @@ func (s *slot) download(ctx context.Context, p part, path string) (string, error
 		if d.whole || again {
 			return "", err
 		}
-		d.tell("%v; it came in pieces, downloading it once more", mismatch)
+		d.tell("%v; it was downloaded in parts, downloading it again", mismatch)
 	}
 }
 

@@ -193,7 +193,7 @@ func TestPiecesOfTwoFilesAreRepaired(t *testing.T) {
 	if diff := cmp.Diff([]string{"", "bytes=2097152-", ""}, rangesOf(m, "/kernel")); diff != "" {
 		t.Errorf("requests: %s", diff)
 	}
-	if !lines.has("it came in pieces, downloading it once more") {
+	if !lines.has("it was downloaded in parts, downloading it again") {
 		t.Errorf("nothing told: %q", lines.lines)
 	}
 }

@@ -19,7 +19,7 @@ func (p *progress) begin(offset, total int64) {
 	p.last, p.lastOffset = time.Now(), offset
 	switch {
 	case total >= 0 && offset > 0:
-		p.tell("%s: going on at %.1f of %.1f MiB", p.what, mebi(offset), mebi(total))
+		p.tell("%s: resuming at %.1f of %.1f MiB", p.what, mebi(offset), mebi(total))
 	case total >= 0:
 		p.tell("%s: downloading %.1f MiB", p.what, mebi(total))
 	default:

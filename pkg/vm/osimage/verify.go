@@ -22,7 +22,7 @@ type MismatchError struct {
 
 // Error names file, expected and actual.
 func (e *MismatchError) Error() string {
-	return fmt.Sprintf("%s is not what it should be: it should have %s and has %s", e.File, e.Expected, e.Actual)
+	return fmt.Sprintf("%s failed verification: want %s, got %s", e.File, e.Expected, e.Actual)
 }
 
 // signature is a detached signature that was made by a trusted key.
@@ -85,7 +85,7 @@ func verify(ctx context.Context, path string, file File, keys *Keyring, s *signa
 		return "", &MismatchError{File: show(file.URL), Expected: "sha256 " + file.SHA256, Actual: "sha256 " + sum}
 	}
 	if wrong != nil {
-		return "", s.mismatch(file, keys, "one by "+s.who()+" that is not good: "+strings.TrimPrefix(wrong.Error(), "openpgp: "))
+		return "", s.mismatch(file, keys, "one by "+s.who()+" that is not valid: "+strings.TrimPrefix(wrong.Error(), "openpgp: "))
 	}
 	return sum, nil
 }

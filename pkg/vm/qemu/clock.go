@@ -11,7 +11,7 @@ type Clock struct {
 	// 2006-06-17 or 2006-06-17T16:01:21.
 	Base string
 	// Clock is what drives it: host, which is QEMU's default and follows corrections of the host's clock, rt, which does
-	// not, or vm, which stands still while the guest is stopped.
+	// not, or vm, which does not advance while the guest is stopped.
 	Clock string
 }
 

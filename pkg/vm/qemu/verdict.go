@@ -82,7 +82,7 @@ func (p Prover) remember(ctx context.Context) (Choice, error) {
 	unlock, err := v.lock(ctx)
 	switch {
 	case ctx.Err() != nil:
-		return Choice{}, fmt.Errorf("wait for a canary that is out: %w", ctx.Err())
+		return Choice{}, fmt.Errorf("wait for a canary of another machine: %w", ctx.Err())
 	case err != nil:
 		return p.forget(ctx, err)
 	}

@@ -171,8 +171,8 @@ func (n *Network) passQuery(ctx context.Context, protocol string, query []byte) 
 // errUseless says that a resolver has answered that it cannot tell.
 var errUseless = errors.New("the resolver has no answer")
 
-// ask asks the first resolver, and while it says nothing or nothing useful, the next one as well. If none has a useful
-// answer, it returns the last one that came.
+// ask asks the first resolver, and while it does not answer or has no useful answer, the next one as well. If none has
+// a useful answer, it returns the last one that came.
 func (n *Network) ask(ctx context.Context, protocol string, query []byte) (answer []byte, err error) {
 	type result struct {
 		answer []byte

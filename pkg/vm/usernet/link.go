@@ -43,7 +43,7 @@ const (
 // so that more would not make it faster.
 const bufferSize = 64 << 10
 
-// build creates the stack. It accepts packets for any address, and sends from any address, because it stands in for
+// build creates the stack. It accepts packets for any address, and sends from any address, because it represents
 // everything beyond the guest.
 func (n *Network) build() error {
 	n.stack = stack.New(stack.Options{

@@ -8,7 +8,7 @@ type news struct {
 	next chan struct{}
 }
 
-// tell wakes everyone who waits.
+// tell wakes all that wait.
 func (n *news) tell() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -30,7 +30,7 @@ func (r *Runner) ended(end keeper.End) {
 		err = store(r.settings.mark(), []byte("The guest shut itself down.\n"))
 	}
 	if err != nil {
-		r.log.Error("It cannot be noted that the guest shut itself down; if the container is started again, so is the machine", "error", err)
+		r.log.Error("Cannot record that the guest shut itself down; if the container restarts, so does the machine", "error", err)
 	}
 }
 
@@ -64,12 +64,12 @@ func begin(marked, stops bool, parked, most time.Duration) beginning {
 // why says what a parked machine waits for.
 var why = map[beginning]string{
 	waits: "the guest shut itself down; the machine is started again unless its pod is replaced",
-	stays: "the guest shut itself down, and that stops the machine",
+	stays: "the guest shut itself down; the machine stays stopped (guestShutdownStops)",
 }
 
 // park parks the machine as long as it is not to be started. It follows the configuration.
 func (p *preparation) park(ctx context.Context) error {
-	// The kubelet creates the directory for everybody.
+	// The kubelet creates the directory world-writable.
 	if err := os.Chmod(p.settings.State, modeOfState); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return keeper.Because(keeper.ReasonInternal, err)
 	}
@@ -88,7 +88,7 @@ func (p *preparation) park(ctx context.Context) error {
 		return err
 	}
 	if err := os.Remove(p.settings.mark()); err != nil {
-		p.log.Error("It stays noted that the guest shut itself down; a container that is started again parks its machine", "error", err)
+		p.log.Error("Cannot remove the record that the guest shut itself down; if the container restarts, its machine is parked", "error", err)
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func (p *preparation) park(ctx context.Context) error {
 func (p *preparation) marked() bool {
 	_, err := os.Lstat(p.settings.mark())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		p.log.Error("It is not known whether the guest shut itself down; the machine is started", "error", err)
+		p.log.Error("Cannot read whether the guest shut itself down; the machine is started", "error", err)
 	}
 	return err == nil
 }

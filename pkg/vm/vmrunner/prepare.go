@@ -100,7 +100,7 @@ func (p *preparation) readConfig(context.Context) error {
 	var problems map[string]string
 	p.live, problems = fit(live, p.settings.Machine)
 	for part, problem := range problems {
-		p.log.Warn("The configuration describes a later machine", "part", part, "problem", problem)
+		p.log.Warn("The configuration does not fit the machine", "part", part, "problem", problem)
 	}
 	return nil
 }

@@ -122,7 +122,7 @@ func (t *tuner) plugged() int {
 	return t.cpus
 }
 
-// set changes what the tuner knows, and tells everyone who waits for that.
+// set changes what the tuner knows, and wakes all that wait for it.
 func (t *tuner) set(change func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -170,7 +170,7 @@ func (t *tuner) pass(ctx context.Context, woken chan struct{}, monitor *qmp.Clie
 		return false
 	}
 	for part, problem := range problems {
-		t.log.Warn("The machine is not what it is to be", "part", part, "problem", problem)
+		t.log.Warn("The machine differs from its configuration", "part", part, "problem", problem)
 	}
 	return again || len(problems) > 0
 }

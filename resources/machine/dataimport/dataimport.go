@@ -45,7 +45,7 @@ func build(s *vitistack.State) (apply.Desired, error) {
 		if !s.ToImport(d) {
 			continue
 		}
-		wait := chain.Wait(v1alpha1.ReasonImporting, fmt.Sprintf("waits until CDI has made claim %s of disk %s", d.Claim, d.Name), again)
+		wait := chain.Wait(v1alpha1.ReasonImporting, fmt.Sprintf("waits until CDI has created claim %s of disk %s", d.Claim, d.Name), again)
 		switch {
 		case there[d.Claim]:
 		case s.KubeVirt == vitistack.Unknown:

@@ -58,7 +58,7 @@ func (h handler) EnsureCreated(ctx context.Context, s *vitistack.State) (chain.O
 	}
 	if s.KubeVirt == vitistack.Absent {
 		return chain.Outcome{}, problem.Newf(v1alpha1.KubeVirtAPIError,
-			"KubeVirt is not installed: the API server has no VirtualMachines of kubevirt.io; the VirtualMachine is created when it has")
+			"KubeVirt is not installed: the API server has no VirtualMachines of kubevirt.io; the VirtualMachine is created once KubeVirt is installed")
 	}
 	engine := h.connected(s)
 	if engine == nil {

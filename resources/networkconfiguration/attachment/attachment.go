@@ -63,7 +63,7 @@ func (h handler) EnsureCreated(ctx context.Context, s *vitistack.NetworkState) (
 		return chain.NotConfigured(), nil
 	case s.Multus == vitistack.Absent:
 		return chain.Outcome{}, problem.Newf(v1alpha1.NetworkAttachmentFailed,
-			"Multus is not installed: the API server has no NetworkAttachmentDefinitions of k8s.cni.cncf.io; the network is made when it has")
+			"Multus is not installed: the API server has no NetworkAttachmentDefinitions of k8s.cni.cncf.io; the network is created once Multus is installed")
 	}
 	return chain.Unknown("MultusPending", "it is not known yet whether Multus is installed"), nil
 }

@@ -31,7 +31,7 @@ func (handler) Name() string { return "disks" }
 func (h handler) EnsureCreated(ctx context.Context, s *virtualmachine.State) (chain.Outcome, error) {
 	if foreign := s.ForeignClaims(); len(foreign) > 0 {
 		return chain.Outcome{}, problem.Newf("ClaimOfOther",
-			"PersistentVolumeClaim %s is not of this machine: it lacks the label %s=%s. The machine is not started with it; name the disk otherwise, or label the claim",
+			"PersistentVolumeClaim %s does not belong to this machine: it lacks the label %s=%s. The machine is not started; rename the disk, or label the claim",
 			strings.Join(foreign, ", "), virtualmachine.LabelInstance, s.VM.Name)
 	}
 	if former := s.FormerClaims(); len(former) > 0 {

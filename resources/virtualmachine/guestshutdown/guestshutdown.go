@@ -33,7 +33,7 @@ func (handler) Name() string { return "guestshutdown" }
 func (h handler) EnsureCreated(ctx context.Context, s *virtualmachine.State) (chain.Outcome, error) {
 	switch s.AfterShutdown() {
 	case virtualmachine.NextStop:
-		const message = "the guest shut itself down, and spec.guestShutdownStops is set: the machine is declared stopped"
+		const message = "the guest shut itself down, and spec.guestShutdownStops is set: spec.vm.state is set to Stopped"
 		return chain.Wait(virtualmachine.ReasonGuestDown, message, 0), h.actor.Stop(ctx, s.VM, s.Pod)
 	case virtualmachine.NextRestart:
 		message := fmt.Sprintf("the guest shut itself down: pod %s is replaced", s.Pod.Name)

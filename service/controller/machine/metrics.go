@@ -32,7 +32,7 @@ const (
 	// scrapeTimeout bounds reading the caches for a scrape.
 	scrapeTimeout = 5 * time.Second
 	// mostNetworks is the maximum number of names of networks in the metrics, and otherNetworks stands for further ones.
-	// Anybody who may create Machines chooses names of networks, and a counter stays until the process ends.
+	// Users who may create Machines choose names of networks, and a counter stays until the process ends.
 	mostNetworks  = 1000
 	otherNetworks = "(others)"
 )
@@ -59,7 +59,7 @@ type Sources struct {
 	// VirtualMachines returns the printed status of the VirtualMachine of each Machine; none while KubeVirt is not
 	// installed.
 	VirtualMachines func(context.Context) ([]string, error)
-	// Leads returns whether this replica is the one at work. Others count nothing, so that sums over replicas are right.
+	// Leads returns whether this replica is the leader. Others count nothing, so that sums over replicas are right.
 	Leads func() bool
 }
 
@@ -81,12 +81,12 @@ func NewMetrics(s Sources) *Metrics {
 	m := &Metrics{
 		sources: s, names: map[string]bool{},
 		passes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "kubevirt_operator_reconciliation_duration_seconds", Help: "How long passes over Machines take.",
+			Name: "kubevirt_operator_reconciliation_duration_seconds", Help: "How long reconciles of Machines take.",
 			Buckets: []float64{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"controller"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "kubevirt_operator_reconciliation_errors_total",
-			Help: "Errors of Machines, one each time that a Machine gets into one, and failed passes.",
+			Help: "Errors of Machines, one each time that a Machine gets into one, and failed reconciles.",
 		}, []string{"controller", "error_type"}),
 		provisioning: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "kubevirt_operator_storage_provisioning_duration_seconds", Help: "How long claims take from creation to being bound.",

@@ -34,7 +34,7 @@ func labelled(_ context.Context, object client.Object) []reconcile.Request {
 // those adds the Machines that an index finds to a queue.
 func (r *Reconciler) those(ctx context.Context, q reconciler.Queue, which ...client.ListOption) {
 	if err := reconciler.EnqueueAll(ctx, q, r.Client, &v1alpha1.MachineList{}, which...); err != nil {
-		log.FromContext(ctx).Error(err, "Machines are not looked at before the next interval")
+		log.FromContext(ctx).Error(err, "Machines are not reconciled before the next interval")
 	}
 }
 
@@ -42,7 +42,7 @@ func (r *Reconciler) those(ctx context.Context, q reconciler.Queue, which ...cli
 func (r *Reconciler) found(ctx context.Context, which ...client.ListOption) []reconcile.Request {
 	var list v1alpha1.MachineList
 	if err := r.Client.List(ctx, &list, append(which, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)...); err != nil {
-		log.FromContext(ctx).Error(err, "Machines are not looked at before the next interval")
+		log.FromContext(ctx).Error(err, "Machines are not reconciled before the next interval")
 		return nil
 	}
 	var requests []reconcile.Request
@@ -69,7 +69,7 @@ func (r *Reconciler) unstored() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
 		var list v1alpha1.MachineList
 		if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
-			log.FromContext(ctx).Error(err, "Machines are not looked at before the next interval")
+			log.FromContext(ctx).Error(err, "Machines are not reconciled before the next interval")
 		}
 		var requests []reconcile.Request
 		for i := range list.Items {
