@@ -127,5 +127,5 @@ func (c *connection) note(_ context.Context, reflector *toolscache.Reflector, er
 		return
 	}
 	c.noted[said] = time.Now()
-	c.options.Logger.Error(err, "a watch has ended and is tried again", "session", c.options.Name, "kind", kind)
+	c.options.Logger.Error(err, "a watch has ended and is restarted", "session", c.options.Name, "kind", kind)
 }

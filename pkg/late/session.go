@@ -160,7 +160,7 @@ func (s *Session) follow(ctx context.Context) time.Duration {
 		return 0
 	}
 	if err := s.begin(ctx, uids); err != nil {
-		s.options.Logger.Error(err, "the session does not begin", "session", s.options.Name)
+		s.options.Logger.Error(err, "cannot start a session", "session", s.options.Name)
 		return retryBegin
 	}
 	return 0

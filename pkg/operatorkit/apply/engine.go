@@ -33,7 +33,7 @@ type Set struct {
 	Keep []client.Object
 	// Kinds are the kinds that are pruned; none means no pruning.
 	Kinds []client.Object
-	// CreateOnly never changes an existing object, because it holds something that cannot be created a second time,
+	// CreateOnly never changes an existing object, because it holds something that cannot be recreated,
 	// such as a key. The exception is an object that names a resource version: it replaces that version.
 	CreateOnly bool
 	// Created is called with each created object as the API server returned it; may be nil.

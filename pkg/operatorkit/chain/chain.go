@@ -158,11 +158,11 @@ func (c Chain[T]) Validate() error {
 	for _, link := range c {
 		name := link.Handler.Name()
 		if seen[name] {
-			wrong = append(wrong, name+" stands twice in the chain")
+			wrong = append(wrong, name+" is in the chain twice")
 		}
 		for _, need := range link.before() {
 			if !seen[need] {
-				wrong = append(wrong, name+" needs "+need+", which does not stand before it")
+				wrong = append(wrong, name+" needs "+need+", which does not come before it")
 			}
 		}
 		seen[name] = true

@@ -224,13 +224,13 @@ func TestChainsThatContradictThemselvesAreRefused(t *testing.T) {
 	}{
 		"empty":                {nil, ""},
 		"in order":             {chain.Chain[*diary]{done("a"), done("b", "a")}, ""},
-		"a name twice":         {chain.Chain[*diary]{done("a"), done("a")}, "a stands twice in the chain"},
-		"a need that is later": {chain.Chain[*diary]{done("a", "b"), done("b")}, "a needs b, which does not stand before it"},
-		"an unknown need":      {chain.Chain[*diary]{done("a", "x")}, "a needs x, which does not stand before it"},
-		"a need of itself":     {chain.Chain[*diary]{done("a", "a")}, "a needs a, which does not stand before it"},
+		"a name twice":         {chain.Chain[*diary]{done("a"), done("a")}, "a is in the chain twice"},
+		"a need that is later": {chain.Chain[*diary]{done("a", "b"), done("b")}, "a needs b, which does not come before it"},
+		"an unknown need":      {chain.Chain[*diary]{done("a", "x")}, "a needs x, which does not come before it"},
+		"a need of itself":     {chain.Chain[*diary]{done("a", "a")}, "a needs a, which does not come before it"},
 		"several faults": {
 			chain.Chain[*diary]{done("a", "x"), done("a")},
-			"a needs x, which does not stand before it; a stands twice in the chain",
+			"a needs x, which does not come before it; a is in the chain twice",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

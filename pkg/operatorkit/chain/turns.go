@@ -26,7 +26,7 @@ const ReasonHangs = "Hangs"
 // resting returns the outcome of a handler that runs again after a pause.
 func resting(pause time.Duration) Outcome {
 	return Wait(ReasonHangs, "the workload cluster does not answer requests in time, perhaps because of a webhook; "+
-		"it is asked again after a pause of at most five minutes", pause)
+		"the next attempt follows within five minutes", pause)
 }
 
 // Turns limit the time of handlers that call a server which may hang, so that other objects are not blocked: a handler

@@ -28,7 +28,7 @@ const UnstoredUID types.UID = "00000000-0000-0000-0000-000000000000"
 const kindOfEarlier = "KVMConfig.provider.giantswarm.io"
 
 // Owner is the owner of an object: a custom resource and one of the handlers that work for it. It is recorded in
-// Annotation and AnnotationUID. These annotations prove nothing, because anybody may write them: see
+// Annotation and AnnotationUID. These annotations prove nothing, because any user may write them: see
 // apply.Places.
 type Owner struct {
 	// Kind and API group, namespace, name and UID of the custom resource. The UID is empty if it is unknown: for a

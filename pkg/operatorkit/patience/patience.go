@@ -22,7 +22,7 @@ const Limit = 2 * time.Second
 
 var exhausted = prometheus.NewCounter(prometheus.CounterOpts{
 	Name: "kvm_operator_reads_without_own_writes_total",
-	Help: "Reads that gave up waiting for the cache to see what the operator wrote and took what was there.",
+	Help: "Reads that used a cache which did not have the operator's own writes in time.",
 })
 
 func init() { metrics.Registry.MustRegister(exhausted) }

@@ -44,7 +44,7 @@ func (w *Waker) All(reader client.Reader, list client.ObjectList, which ...clien
 	ctx, cancel := context.WithTimeout(context.Background(), wakeTimeout)
 	defer cancel()
 	if err := EnqueueAll(ctx, *q, reader, list, which...); err != nil {
-		log.Log.Error(err, "objects are not looked at before the next interval")
+		log.Log.Error(err, "objects are not reconciled before the next interval")
 	}
 }
 
