@@ -16,7 +16,7 @@ import (
 
 // odd are words and phrases that platform engineers do not use, or that hide who does what. docs/glossary.md has better
 // ones.
-var odd = regexp.MustCompile(`(?i)\b(whoever|nobody|somebody|anew|for ever|any more|let go|lets go|taken back|in vain|wished for|all the same|in its new form)\b`)
+var odd = regexp.MustCompile(`(?i)\b(whoever|nobody|somebody|anew|for ever|any more|let go|lets go|taken back|in vain|wished for|all the same|in its new form|going on|not well|last words|leads elsewhere|(?:is|are) ill|behind [a-z ]+'s back)\b`)
 
 // plainPages are the pages outside docs and integration that are checked, too.
 var plainPages = []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "helm/kvm-operator/README.md"}
