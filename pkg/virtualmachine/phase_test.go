@@ -73,7 +73,7 @@ func TestWhatKeepsAMachineIsNamed(t *testing.T) {
 			phase: v1.PhaseStarting, reason: ReasonUnwell,
 		},
 		"it shuts down":     {now: runs, stopped: true, phase: v1.PhaseStopping, reason: ReasonShuttingDown, message: "it has 900 s"},
-		"it should be gone": {now: runs, goneFor: time.Minute, phase: v1.PhaseStopping, reason: ReasonHostSilent, message: "although its time is over"},
+		"it should be gone": {now: runs, goneFor: time.Minute, phase: v1.PhaseStopping, reason: ReasonHostSilent, message: "although its grace period is over"},
 	} {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "tiny-0"}, Spec: corev1.PodSpec{NodeName: "node-1"},

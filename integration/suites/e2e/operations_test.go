@@ -189,7 +189,7 @@ func (o *operations) hangWorker() {
 	busiest := o.busiest()
 	hung := o.node(busiest).name
 	o.patch(`[{"op":"add","path":"/spec/remediation","value":{"enabled":true,"unhealthyAfter":"4m"}}]`)
-	words := "the last words of " + hung
+	words := "the last console output of " + hung
 	o.run(hung, "console", "--type=echo "+words)
 	o.eventually(patience, func() error {
 		if console := o.run(hung, "console", "--tail"); !strings.Contains(console, words) {

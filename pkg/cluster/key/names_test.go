@@ -28,7 +28,7 @@ func TestNames(t *testing.T) {
 		"mark where there is none":                    {EtcdMarkOf("ab1cd", EtcdHostPath("ab1cd", "", "m0aaa")), ""},
 		"mark where the original's data is":           {EtcdMarkOf("ab1cd", "/home/core/volumes/ab1cd/k8s-master-vm0"), ""},
 		"mark in the path of another cluster":         {EtcdMarkOf("ab1cd", EtcdHostPath("other", "0123456789abcdef", "m0aaa")), ""},
-		"mark that leads elsewhere":                   {EtcdMarkOf("ab1cd", "/home/core/volumes/ab1cd/../../etc/k8s-master-m0aaa"), ""},
+		"mark with parent folders":                    {EtcdMarkOf("ab1cd", "/home/core/volumes/ab1cd/../../etc/k8s-master-m0aaa"), ""},
 		"mark behind a detour":                        {EtcdMarkOf("ab1cd", "/home/core/volumes/ab1cd/x/../0123456789abcdef/k8s-master-m0aaa"), ""},
 		"mark that is no mark":                        {EtcdMarkOf("ab1cd", "/home/core/volumes/ab1cd/mine/k8s-master-m0aaa"), ""},
 		"volume claim of a host volume":               {HostVolumeClaimName("ab1cd", "w0aaa", "data"), "local-pvc-worker-ab1cd-w0aaa-data"},

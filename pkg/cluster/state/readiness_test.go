@@ -75,7 +75,7 @@ func TestReadinessOfNodes(t *testing.T) {
 		},
 		"the pod is not Ready":     {state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady)}}, "node pod a is not Ready"},
 		"no host takes it":         {state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, with(unscheduled))}}, "node pod a is not Ready: unschedulable: 0/3 nodes are available"},
-		"its image cannot be had":  {state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, waits("ImagePullBackOff"))}}, "node pod a is not Ready: its container k8s-kvm waits: ImagePullBackOff"},
+		"its image cannot be had":  {state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, waits("ImagePullBackOff"))}}, "node pod a is not Ready: its container k8s-kvm is waiting: ImagePullBackOff"},
 		"its image is got":         {state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, waits("PodInitializing"))}}, "node pod a is not Ready"},
 		"its container is made":    {state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, waits("ContainerCreating"))}}, "node pod a is not Ready"},
 		"its Node is not Ready":    {state.Node{Deployment: made("1"), Pods: []corev1.Pod{pod("a", "1", notReady, with(gate))}}, "node pod a is not Ready: its Node in the workload cluster is not Ready"},

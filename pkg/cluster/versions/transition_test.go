@@ -115,7 +115,7 @@ func TestTransitions(t *testing.T) {
 		"the next minor version while masters are not Ready": {
 			spec: &v1alpha1.Versions{Kubernetes: "1.36.0"}, inForce: versions.InForce{Accepted: &now, Masters: notReady},
 			want: outcome{Versions: now, Waits: "kubernetes 1.36.0 waits until all masters are Ready with 1.35.4: m1, m2; " +
-				"to go on without, set the annotation kvm-operator.giantswarm.io/allow-version: kubernetes=1.36.0"},
+				"to continue without waiting, set the annotation kvm-operator.giantswarm.io/allow-version: kubernetes=1.36.0"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -130,14 +130,14 @@ func TestAStartThatFailsLeavesNothing(t *testing.T) {
 		want  string
 		state api.State
 	}{
-		"a port in use":   {next: behaviour{fails: &instance.End{Code: api.CodePortInUse, Message: "tcp port 18080 of 127.0.0.1 is already in use"}}, code: api.CodePortInUse, want: "18080", state: api.StateCreated},
-		"a silent guest":  {next: behaviour{fails: &instance.End{Code: api.CodeTimeout, Message: "the guest's agent does not answer"}}, code: api.CodeTimeout, want: "does not answer", state: api.StateStopped},
-		"no last words":   {next: behaviour{dies: true}, code: api.CodeInternal, want: "ended without a word; see", state: api.StateStopped},
-		"a full disk":     {next: behaviour{fails: &instance.End{Code: api.CodeDiskFull, Message: "no room"}}, code: api.CodeDiskFull, want: "no room", state: api.StateStopped},
-		"no image":        {image: errors.New("404 Not Found"), code: api.CodeImagePullFailed, want: "404 Not Found", state: api.StateCreated},
-		"a broken image":  {image: ociimage.MalformedError{Reason: "a layer leads out"}, code: api.CodeImageMalformed, want: "a layer leads out", state: api.StateCreated},
-		"a bad reference": {image: &ociimage.ReferenceError{}, code: api.CodeBadRequest, want: "example.com/web:1", state: api.StateCreated},
-		"no room":         {image: &disk.FullError{Path: "/images"}, code: api.CodeDiskFull, want: "/images", state: api.StateCreated},
+		"a port in use":         {next: behaviour{fails: &instance.End{Code: api.CodePortInUse, Message: "tcp port 18080 of 127.0.0.1 is already in use"}}, code: api.CodePortInUse, want: "18080", state: api.StateCreated},
+		"a silent guest":        {next: behaviour{fails: &instance.End{Code: api.CodeTimeout, Message: "the guest's agent does not answer"}}, code: api.CodeTimeout, want: "does not answer", state: api.StateStopped},
+		"no message at the end": {next: behaviour{dies: true}, code: api.CodeInternal, want: "ended without a message; see", state: api.StateStopped},
+		"a full disk":           {next: behaviour{fails: &instance.End{Code: api.CodeDiskFull, Message: "no room"}}, code: api.CodeDiskFull, want: "no room", state: api.StateStopped},
+		"no image":              {image: errors.New("404 Not Found"), code: api.CodeImagePullFailed, want: "404 Not Found", state: api.StateCreated},
+		"a broken image":        {image: ociimage.MalformedError{Reason: "a layer leads out"}, code: api.CodeImageMalformed, want: "a layer leads out", state: api.StateCreated},
+		"a bad reference":       {image: &ociimage.ReferenceError{}, code: api.CodeBadRequest, want: "example.com/web:1", state: api.StateCreated},
+		"no room":               {image: &disk.FullError{Path: "/images"}, code: api.CodeDiskFull, want: "/images", state: api.StateCreated},
 	} {
 		t.Run(text, func(t *testing.T) {
 			n := newNode(t)

@@ -102,13 +102,13 @@ func TestRegistriesThatFail(t *testing.T) {
 		"another blob": {blob: func(w http.ResponseWriter, _ *http.Request, _ int) bool {
 			_, _ = w.Write([]byte(noise(9, len(layer))))
 			return true
-		}, want: refused{pull: true, words: "something else than the digest says"}},
+		}, want: refused{pull: true, words: "content does not match its digest"}},
 		"a longer blob": {blob: func(w http.ResponseWriter, _ *http.Request, _ int) bool {
 			w.Header().Set("Content-Length", fmt.Sprint(len(layer)+1))
 			_, _ = w.Write(append(layer[:len(layer):len(layer)], 0))
 			return true
-		}, want: refused{pull: true, words: "something else than the digest says"}},
-		"an endless blob": {blob: endless, want: refused{pull: true, words: "more bytes than the manifest says"}},
+		}, want: refused{pull: true, words: "content does not match its digest"}},
+		"an endless blob": {blob: endless, want: refused{pull: true, words: "more bytes than the manifest declares"}},
 		"an endless manifest": {tag: func(w http.ResponseWriter, r *http.Request, n int) bool {
 			return r.Method == http.MethodHead && hushed(w) || endless(w, r, n)
 		}, want: refused{malformed: true, words: "manifest has more than"}},

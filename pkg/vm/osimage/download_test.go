@@ -119,7 +119,7 @@ func TestFaultsOfTheServerAreOvercome(t *testing.T) {
 			if diff := cmp.Diff(c.requests, rangesOf(m, "/kernel")); diff != "" {
 				t.Errorf("requests: %s", diff)
 			}
-			if lines.has("it came in pieces") {
+			if lines.has("it was downloaded in parts") {
 				t.Error("wrong pieces were put together")
 			}
 			if served := m.servedOf("/kernel"); served > c.most {

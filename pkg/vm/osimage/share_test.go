@@ -152,7 +152,7 @@ func TestDownloadOfAKilledProcessIsResumed(t *testing.T) {
 	if served := m.servedOf("/kernel"); served != kernelSize {
 		t.Errorf("served %d bytes, want %d", served, kernelSize)
 	}
-	if !lines.has("going on at 2.0 of 3.0 MiB") {
+	if !lines.has("resuming at 2.0 of 3.0 MiB") {
 		t.Errorf("told %q", lines.lines)
 	}
 }

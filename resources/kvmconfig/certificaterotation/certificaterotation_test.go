@@ -128,7 +128,7 @@ func TestWhenCAsAdvance(t *testing.T) {
 	}{
 		"at rest": {says: "Done", message: "no certificate is due before 2027-07-23"},
 		"the user requests a rotation": {
-			change: func(_ *testing.T, s *state.Cluster) { request(s) }, want: all, says: "RotatingAuthorities", message: "the next step begins",
+			change: func(_ *testing.T, s *state.Cluster) { request(s) }, want: all, says: "RotatingAuthorities", message: "the next step of the CA rotation begins",
 		},
 		"the CAs have been rotated as requested": {
 			change: func(_ *testing.T, s *state.Cluster) {
@@ -197,7 +197,7 @@ func TestWhenCAsAdvance(t *testing.T) {
 		},
 		"machines of removed nodes are there": {
 			change: func(t *testing.T, s *state.Cluster) { advanced(t, s); s.Leaving = []corev1.Pod{{}} },
-			says:   "RotatingAuthorities", message: "machines of nodes that were removed",
+			says:   "RotatingAuthorities", message: "waits for machines of removed nodes",
 		},
 		"it has not been stored yet": {
 			change: func(_ *testing.T, s *state.Cluster) { request(s); s.Terms.Versions = nil }, says: "Done",

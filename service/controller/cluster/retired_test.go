@@ -392,8 +392,8 @@ func TestWhyLeftDataStays(t *testing.T) {
 		phase string
 		want  string
 	}{
-		"etcd does not answer": {leaver{retired: []v1alpha1.RetiredData{left}}, nil, state.RetiredLeft, "it is not known whether the member"},
-		"its member is there":  {leaver{known: true, member: true, retired: []v1alpha1.RetiredData{left}}, nil, state.RetiredLeft, "the member of the master is not out"},
+		"etcd does not answer": {leaver{retired: []v1alpha1.RetiredData{left}}, nil, state.RetiredLeft, "it is not known whether the master's member"},
+		"its member is there":  {leaver{known: true, member: true, retired: []v1alpha1.RetiredData{left}}, nil, state.RetiredLeft, "the master's member was not removed"},
 		"its pod is there": {
 			leaver{known: true, pod: key.EtcdHostPath("ab1cd", left.EtcdMark, comesAndGoes), retired: []v1alpha1.RetiredData{left}},
 			nil, state.RetiredLeft, "the machine of the master still exists",
