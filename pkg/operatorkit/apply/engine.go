@@ -54,6 +54,7 @@ type Engine struct {
 
 	mu       sync.Mutex
 	verified map[objectKey]verified
+	made     map[objectKey]made
 	refused  map[objectKey]refused
 }
 
@@ -71,7 +72,7 @@ type objectKey struct {
 // from the API server, which happens only if the two turn out to disagree. now provides the timestamps in what the
 // engine writes.
 func New(c client.Client, live client.Reader, now clock.PassiveClock) *Engine {
-	return &Engine{client: c, live: live, clock: now, verified: map[objectKey]verified{}, refused: map[objectKey]refused{}}
+	return &Engine{client: c, live: live, clock: now, verified: map[objectKey]verified{}, made: map[objectKey]made{}, refused: map[objectKey]refused{}}
 }
 
 // Apply makes the actual state match the set: it applies objects first, then prunes. An object that cannot be applied
@@ -153,7 +154,7 @@ func (e *Engine) reconcileOne(ctx context.Context, set Set, intent *intent) erro
 	if err := intent.merge(live); err != nil {
 		return microerror.Mask(err)
 	}
-	if !intent.recreates(live) && e.settled(live, intent) {
+	if !e.recreates(live, intent) && e.settled(live, intent) {
 		return nil
 	}
 	return e.update(ctx, live, intent)
@@ -192,7 +193,7 @@ func (e *Engine) create(ctx context.Context, in *intent) (client.Object, error) 
 	if err := wrote(ctx, "create", in.ref, err, by(in.owner)...); err != nil {
 		return nil, err
 	}
-	e.remember(posted, in)
+	e.rememberMade(posted, in)
 	if in.created != nil {
 		in.created(posted)
 	}

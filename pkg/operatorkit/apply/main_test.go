@@ -87,7 +87,7 @@ func run(m *testing.M) int {
 
 func kinds() []client.Object {
 	return []client.Object{
-		&appsv1.Deployment{}, &corev1.ConfigMap{}, &corev1.Endpoints{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{},
+		&appsv1.Deployment{}, &appsv1.StatefulSet{}, &corev1.ConfigMap{}, &corev1.Endpoints{}, &corev1.Namespace{}, &corev1.PersistentVolumeClaim{},
 		&corev1.Secret{}, &corev1.Service{}, &corev1.ServiceAccount{}, &discoveryv1.EndpointSlice{}, &networkingv1.Ingress{},
 		&networkingv1.NetworkPolicy{}, &rbacv1.ClusterRoleBinding{}, &kubevirtv1.VirtualMachine{},
 	}

@@ -20,6 +20,13 @@ type verified struct {
 	hash    string
 }
 
+// made records from which intent an object was created. If it is not as wanted nevertheless, a webhook made it so, and
+// would do so again: its recreation would never end.
+type made struct {
+	uid  types.UID
+	hash string
+}
+
 // refused records that an intent met a problem, because it is invalid or conflicts with an object of another owner, so
 // that a stuck cluster does not repeat the request with every reconcile.
 type refused struct {
@@ -43,11 +50,27 @@ func (e *Engine) remember(live client.Object, in *intent) {
 	e.verified[in.key] = verified{uid: live.GetUID(), version: live.GetResourceVersion(), hash: in.hash}
 }
 
+// rememberMade records that an object was created from an intent.
+func (e *Engine) rememberMade(live client.Object, in *intent) {
+	e.remember(live, in)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.made[in.key] = made{uid: live.GetUID(), hash: in.hash}
+}
+
+// madeFrom returns whether the object is known to have been created from the same intent.
+func (e *Engine) madeFrom(live client.Object, in *intent) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.made[in.key] == made{uid: live.GetUID(), hash: in.hash}
+}
+
 func (e *Engine) forget(k objectKey) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.verified, k)
 	delete(e.refused, k)
+	delete(e.made, k)
 }
 
 // refusal returns the recent error for the same intent, if it was one of the lasting problems. One with a foreign object

@@ -20,7 +20,7 @@ import (
 // update applies the intent to the existing object.
 func (e *Engine) update(ctx context.Context, live client.Object, in *intent) error {
 	rule := rules[in.key.kind]
-	if in.recreates(live) {
+	if e.recreates(live, in) {
 		return e.recreate(ctx, live, in)
 	}
 	if rule.keep != nil {
@@ -50,10 +50,10 @@ func (e *Engine) update(ctx context.Context, live client.Object, in *intent) err
 }
 
 // recreates returns whether the object has to be recreated to hold the intent. What was kept of an object before, because
-// it could not be recreated then, is no reason not to.
-func (in *intent) recreates(live client.Object) bool {
+// it could not be recreated then, is no reason not to; that it was created from the same intent is one.
+func (e *Engine) recreates(live client.Object, in *intent) bool {
 	recreate := rules[in.key.kind].recreate
-	return recreate != nil && recreate(live, in.object)
+	return recreate != nil && recreate(live, in.object) && !e.madeFrom(live, in)
 }
 
 // replace replaces the resource version that the intent names; an intent that names none changes nothing. Labels and
