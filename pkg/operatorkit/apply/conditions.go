@@ -47,5 +47,5 @@ func (e *Engine) SetConditionsAs(ctx context.Context, owner string, object clien
 		return microerror.Mask(err)
 	}
 	err = e.client.Status().Patch(ctx, applied, client.RawPatch(types.ApplyPatchType, request), &client.SubResourcePatchOptions{PatchOptions: options})
-	return ofExisting(ctx, "set the conditions of", kind.Kind+" "+client.ObjectKeyFromObject(object).String(), err)
+	return e.ofExisting(ctx, "set the conditions of", kind.Kind+" "+client.ObjectKeyFromObject(object).String(), err)
 }

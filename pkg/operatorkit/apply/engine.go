@@ -56,6 +56,8 @@ type Engine struct {
 	verified map[objectKey]verified
 	made     map[objectKey]made
 	refused  map[objectKey]refused
+
+	words words
 }
 
 // verbPrune is the verb with which objects are deleted that are no longer wanted, and verbEnd that with which exactly one is
@@ -190,7 +192,7 @@ func (e *Engine) create(ctx context.Context, in *intent) (client.Object, error) 
 		}
 		return live, requestError("read", in.ref, err)
 	}
-	if err := wrote(ctx, "create", in.ref, err, by(in.owner)...); err != nil {
+	if err := e.wrote(ctx, "create", in.ref, err, by(in.owner)...); err != nil {
 		return nil, err
 	}
 	e.rememberMade(posted, in)

@@ -34,11 +34,18 @@ func outdatedf(format string, args ...any) error {
 type RequestError struct {
 	Verb, Object string
 	Err          error
+
+	// text describes Err; if it is empty, stable does.
+	text string
 }
 
 // Error says what was tried on which object and why it failed.
 func (r *RequestError) Error() string {
-	return fmt.Sprintf("%s %s: %s", r.Verb, r.Object, stable(r.Err))
+	text := r.text
+	if text == "" {
+		text = stable(r.Err)
+	}
+	return fmt.Sprintf("%s %s: %s", r.Verb, r.Object, text)
 }
 
 // Unwrap returns the cause.
@@ -82,7 +89,7 @@ func stable(err error) string {
 		return "another client changed it at the same time"
 	case apierrors.IsTooManyRequests(err):
 		return "the API server asks for fewer requests"
-	case apierrors.IsForbidden(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err):
+	case isWorded(err):
 		return err.Error()
 	case apierrors.ReasonForError(err) != "":
 		return "the API server answers " + string(apierrors.ReasonForError(err))

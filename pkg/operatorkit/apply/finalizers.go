@@ -19,7 +19,7 @@ func (e *Engine) AddFinalizers(ctx context.Context, object client.Object, names 
 			wanted = append(wanted, name)
 		}
 	}
-	return e.setFinalizers(ctx, "add finalizers to", object, wanted, wrote)
+	return e.setFinalizers(ctx, "add finalizers to", object, wanted, e.wrote)
 }
 
 // RemoveFinalizer removes a finalizer from an object. It fails when the object has changed since it was read.
@@ -31,7 +31,7 @@ func (e *Engine) RemoveFinalizer(ctx context.Context, object client.Object, name
 // read.
 func (e *Engine) RemoveFinalizers(ctx context.Context, object client.Object, names ...string) error {
 	left := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(f string) bool { return slices.Contains(names, f) })
-	return e.setFinalizers(ctx, "remove the finalizer of", object, left, ofExisting)
+	return e.setFinalizers(ctx, "remove the finalizer of", object, left, e.ofExisting)
 }
 
 // setFinalizers replaces the finalizers, and has describe say what became of the request.

@@ -19,10 +19,11 @@ var past = map[string]string{
 const keyObject = "object"
 
 // wrote logs a write that the API server accepted, one line each, and describes the error of one that failed.
-func wrote(ctx context.Context, verb, ref string, err error, more ...any) error {
+func (e *Engine) wrote(ctx context.Context, verb, ref string, err error, more ...any) error {
 	if err != nil {
-		return requestError(verb, ref, err)
+		return e.inSteadyWords(requestError(verb, ref, err))
 	}
+	e.words.forget(verb + " " + ref)
 	done, known := past[verb]
 	if !known { // the verb names a field
 		done = "did: " + verb

@@ -46,7 +46,7 @@ func (e *Engine) setPodCondition(ctx context.Context, pod *corev1.Pod, condition
 		return microerror.Mask(err)
 	}
 	err = e.client.Status().Patch(ctx, pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, patch))
-	return ofExisting(ctx, "set the condition of", "Pod "+client.ObjectKeyFromObject(pod).String(), err,
+	return e.ofExisting(ctx, "set the condition of", "Pod "+client.ObjectKeyFromObject(pod).String(), err,
 		"type", condition.Type, "status", condition.Status, "reason", condition.Reason, "message", condition.Message)
 }
 
@@ -68,9 +68,9 @@ func (e *Engine) annotatePod(ctx context.Context, pod *corev1.Pod, metadata map[
 	}
 	err = e.client.Patch(ctx, pod.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
 	if _, seen := metadata["resourceVersion"]; seen {
-		return wrote(ctx, "annotate", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
+		return e.wrote(ctx, "annotate", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
 	}
-	return ofExisting(ctx, "annotate", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
+	return e.ofExisting(ctx, "annotate", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
 }
 
 // LabelNode adds labels to a Node, which has no owner.
@@ -80,7 +80,7 @@ func (e *Engine) LabelNode(ctx context.Context, node *corev1.Node, labels map[st
 		return microerror.Mask(err)
 	}
 	err = e.client.Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
-	return ofExisting(ctx, "label", "Node "+node.Name, err)
+	return e.ofExisting(ctx, "label", "Node "+node.Name, err)
 }
 
 // Approve approves a certificate signing request. Its version is a precondition, so that the approved request is the
@@ -93,16 +93,16 @@ func (e *Engine) Approve(ctx context.Context, request *certificatesv1.Certificat
 		LastUpdateTime: now, LastTransitionTime: now,
 	})
 	err := e.client.SubResource("approval").Update(ctx, approved)
-	return ofExisting(ctx, "approve", "CertificateSigningRequest "+request.Name, err)
+	return e.ofExisting(ctx, "approve", "CertificateSigningRequest "+request.Name, err)
 }
 
 // ofExisting describes the error of a request for an object. If the object has been deleted or recreated in the
 // meantime, there is nothing to do.
-func ofExisting(ctx context.Context, verb, ref string, err error, more ...any) error {
+func (e *Engine) ofExisting(ctx context.Context, verb, ref string, err error, more ...any) error {
 	if apierrors.IsNotFound(err) || madeAnew(err) {
 		return nil
 	}
-	return wrote(ctx, verb, ref, err, more...)
+	return e.wrote(ctx, verb, ref, err, more...)
 }
 
 // Cordon marks a Node as unschedulable.
@@ -112,7 +112,7 @@ func (e *Engine) Cordon(ctx context.Context, node *corev1.Node) error {
 		return microerror.Mask(err)
 	}
 	err = e.client.Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
-	return ofExisting(ctx, "cordon", "Node "+node.Name, err)
+	return e.ofExisting(ctx, "cordon", "Node "+node.Name, err)
 }
 
 // Evict evicts a pod, as far as its disruption budgets allow. An eviction that is refused for now returns the API
@@ -126,7 +126,7 @@ func (e *Engine) Evict(ctx context.Context, pod *corev1.Pod) error {
 	if apierrors.IsTooManyRequests(err) {
 		return err
 	}
-	return ofExisting(ctx, "evict", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
+	return e.ofExisting(ctx, "evict", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
 }
 
 // PodRuns asks the API server, not the cache, whether a pod of that name exists and has not ended.
@@ -143,13 +143,13 @@ func (e *Engine) PodRuns(ctx context.Context, namespace, name string) (bool, err
 // meantime is kept.
 func (e *Engine) DeleteNode(ctx context.Context, node *corev1.Node) error {
 	err := e.client.Delete(ctx, node.DeepCopy(), client.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion})
-	return ofExisting(ctx, "delete", "Node "+node.Name, err)
+	return e.ofExisting(ctx, "delete", "Node "+node.Name, err)
 }
 
 // DeletePod deletes a pod; its finalizers are honored.
 func (e *Engine) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	err := e.client.Delete(ctx, pod.DeepCopy(), client.Preconditions{UID: &pod.UID})
-	return ofExisting(ctx, "delete", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
+	return e.ofExisting(ctx, "delete", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
 }
 
 // RemovePodFinalizer removes a finalizer from a pod.
@@ -159,5 +159,5 @@ func (e *Engine) RemovePodFinalizer(ctx context.Context, pod *corev1.Pod, finali
 		return nil
 	}
 	err := e.client.Patch(ctx, changed, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
-	return ofExisting(ctx, "remove the finalizer of", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
+	return e.ofExisting(ctx, "remove the finalizer of", "Pod "+client.ObjectKeyFromObject(pod).String(), err)
 }

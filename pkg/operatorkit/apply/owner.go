@@ -127,5 +127,5 @@ func (e *Engine) remark(ctx context.Context, live client.Object, in *intent) err
 		return microerror.Mask(err)
 	}
 	err = e.client.Patch(ctx, live.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(ownership.Operator))
-	return ofExisting(ctx, "mark", in.ref, err)
+	return e.ofExisting(ctx, "mark", in.ref, err)
 }

@@ -28,7 +28,7 @@ func (e *Engine) PlacePod(ctx context.Context, pod *corev1.Pod, gate, host strin
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return wrote(ctx, "place", "Pod "+client.ObjectKeyFromObject(pod).String(), err, "host", host)
+	return e.wrote(ctx, "place", "Pod "+client.ObjectKeyFromObject(pod).String(), err, "host", host)
 }
 
 // boundTo selects the host by its name, because its label with the host name may have any value.
@@ -61,5 +61,5 @@ func (e *Engine) SetField(ctx context.Context, object client.Object, field strin
 	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err) {
 		return outdatedf("%s has changed since it was read, or refuses %s to be %v", ref, field, to)
 	}
-	return wrote(ctx, "set "+field+" of", ref, err, "from", from, "to", to)
+	return e.wrote(ctx, "set "+field+" of", ref, err, "from", from, "to", to)
 }

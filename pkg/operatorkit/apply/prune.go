@@ -82,7 +82,7 @@ func (e *Engine) deleteOne(ctx context.Context, verb string, object client.Objec
 	}
 	err = e.client.Delete(ctx, object, exactly, client.PropagationPolicy(policy))
 	if !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		err = wrote(ctx, verb, ref, err, by(owner)...)
+		err = e.wrote(ctx, verb, ref, err, by(owner)...)
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,9 @@ package apply_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -60,6 +63,36 @@ func TestTextsOfErrorsAreStable(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWordsOfADenialAreSteady: a webhook may give each denial a number. A condition with the number would be written with each
+// pass, and cause the next one.
+func TestWordsOfADenialAreSteady(t *testing.T) {
+	b, at := newBench(t), clocktesting.NewFakePassiveClock(time.Now())
+	attempts := 0
+	deny := func(text string) error {
+		attempts++
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", fmt.Errorf("%s, denial %d", text, attempts))
+	}
+	words := "owner is missing"
+	b.engine = apply.New(interceptor.NewClient(unwatched{cached}, interceptor.Funcs{
+		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+			return deny(words)
+		},
+	}), live, at)
+	first := b.try(set(b.configMap("a", nil))).Error()
+	equal(t, "text", b.in(`create ConfigMap NS/a: configmaps "a" is forbidden: owner is missing, denial 1`), first)
+	for range 3 {
+		err := b.try(set(b.configMap("a", nil)))
+		if !apierrors.IsForbidden(err) || err.Error() != first {
+			t.Errorf("the next pass says %v", err)
+		}
+	}
+	equal(t, "attempts, which nothing delays", 4, attempts)
+	equal(t, "text for another object", b.in(`create ConfigMap NS/b: configmaps "a" is forbidden: owner is missing, denial 5`), b.try(set(b.configMap("b", nil))).Error())
+	words = "team is missing"
+	at.SetTime(at.Now().Add(11 * time.Second))
+	equal(t, "text later", b.in(`create ConfigMap NS/a: configmaps "a" is forbidden: team is missing, denial 6`), b.try(set(b.configMap("a", nil))).Error())
 }
 
 // TestWhatTheAPIServerCallsInvalid is a problem that a person has to fix, and is not retried at once.

@@ -31,7 +31,7 @@ func (e *Engine) update(ctx context.Context, live client.Object, in *intent) err
 	if rule.drop != nil {
 		if patch := rule.drop(live, in.object); patch != nil {
 			err := e.client.Patch(ctx, live, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(ownership.Operator))
-			if err := wrote(ctx, "patch", in.ref, err, by(in.owner)...); err != nil {
+			if err := e.wrote(ctx, "patch", in.ref, err, by(in.owner)...); err != nil {
 				return err
 			}
 		}
@@ -80,7 +80,7 @@ func (e *Engine) replace(ctx context.Context, live client.Object, in *intent) er
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return outdatedf("%s has changed since it was read", in.ref)
 	}
-	return wrote(ctx, "replace", in.ref, err, by(in.owner)...)
+	return e.wrote(ctx, "replace", in.ref, err, by(in.owner)...)
 }
 
 // merged returns the existing values, overwritten by the wanted ones.
@@ -116,7 +116,7 @@ func (e *Engine) apply(ctx context.Context, live client.Object, in *intent) erro
 	if in.unmerged != nil && apierrors.IsConflict(err) {
 		return outdatedf("%s has changed since it was read", in.ref)
 	}
-	if err := wrote(ctx, "apply", in.ref, err, by(in.owner)...); err != nil {
+	if err := e.wrote(ctx, "apply", in.ref, err, by(in.owner)...); err != nil {
 		return err
 	}
 	e.remember(applied, in)
@@ -148,7 +148,7 @@ func (e *Engine) moveFields(ctx context.Context, live client.Object, in *intent)
 	if in.unmerged != nil && apierrors.IsConflict(err) {
 		return nil, outdatedf("%s has changed since it was read", in.ref)
 	}
-	return full, wrote(ctx, "move fields of", in.ref, err, by(in.owner)...)
+	return full, e.wrote(ctx, "move fields of", in.ref, err, by(in.owner)...)
 }
 
 func posted(live client.Object) bool {

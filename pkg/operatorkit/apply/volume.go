@@ -27,5 +27,5 @@ func (e *Engine) patchVolume(ctx context.Context, do string, volume *corev1.Pers
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	return wrote(ctx, do, "PersistentVolume "+volume.Name, err)
+	return e.wrote(ctx, do, "PersistentVolume "+volume.Name, err)
 }
