@@ -3,6 +3,7 @@ package apply
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 
 	"github.com/giantswarm/microerror"
@@ -82,6 +83,9 @@ func requestError(verb, ref string, err error) error {
 	return &RequestError{Verb: verb, Object: ref, Err: err}
 }
 
+// failingWebhook matches what an API server says of a webhook that it cannot call. Addresses and causes follow, which change.
+var failingWebhook = regexp.MustCompile(`failed calling webhook "([^"]{1,253})"`)
+
 // stable describes an error without the parts that change from attempt to attempt.
 func stable(err error) string {
 	switch {
@@ -91,6 +95,8 @@ func stable(err error) string {
 		return "the API server asks for fewer requests"
 	case isWorded(err):
 		return err.Error()
+	case failingWebhook.MatchString(err.Error()):
+		return "the API server cannot call the webhook " + failingWebhook.FindStringSubmatch(err.Error())[1] + ", which has to admit it"
 	case apierrors.ReasonForError(err) != "":
 		return "the API server answers " + string(apierrors.ReasonForError(err))
 	default:

@@ -44,9 +44,13 @@ func TestTextsOfErrorsAreStable(t *testing.T) {
 		err  error
 		want string
 	}{
-		"a conflict":              {apierrors.NewConflict(maps, "a", errors.New("resourceVersion 4711")), "create ConfigMap NS/a: another client changed it at the same time"},
-		"too many requests":       {apierrors.NewTooManyRequests("try again in 7s", 7), "create ConfigMap NS/a: the API server asks for fewer requests"},
-		"an internal error":       {apierrors.NewInternalError(errors.New("request id 4711")), "create ConfigMap NS/a: the API server answers InternalError"},
+		"a conflict":        {apierrors.NewConflict(maps, "a", errors.New("resourceVersion 4711")), "create ConfigMap NS/a: another client changed it at the same time"},
+		"too many requests": {apierrors.NewTooManyRequests("try again in 7s", 7), "create ConfigMap NS/a: the API server asks for fewer requests"},
+		"an internal error": {apierrors.NewInternalError(errors.New("request id 4711")), "create ConfigMap NS/a: the API server answers InternalError"},
+		"a webhook is down": {
+			apierrors.NewInternalError(errors.New(`failed calling webhook "labels.example.org": failed to call webhook: Post "https://10.1.2.3:443/?timeout=10s": EOF`)),
+			"create ConfigMap NS/a: the API server cannot call the webhook labels.example.org, which has to admit it",
+		},
 		"a timeout":               {apierrors.NewServerTimeout(maps, "create", 3), "create ConfigMap NS/a: the API server answers ServerTimeout"},
 		"no answer":               {errors.New("dial tcp 127.0.0.1:40817: connection refused"), "create ConfigMap NS/a: the API server did not answer"},
 		"the context ended":       {context.DeadlineExceeded, "create ConfigMap NS/a: the API server did not answer"},
