@@ -103,7 +103,7 @@ func (r *Reconciler) Init() error {
 // SetupWithManager makes the controller run when a node pod or the slices of its cluster change, and when its cluster is
 // deleted or its host shuts down.
 func (r *Reconciler) SetupWithManager(m manager.Manager) error {
-	return microerror.Mask(builder.ControllerManagedBy(m).Named(Name).For(&corev1.Pod{}).
+	return microerror.Mask(builder.ControllerManagedBy(m).Named(Name).For(&corev1.Pod{}, builder.WithPredicates(news{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrency,
 			ReconciliationTimeout:   reconcileTimeout,
