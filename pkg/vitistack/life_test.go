@@ -6,10 +6,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/vitistack"
 )
 
@@ -176,6 +178,31 @@ func TestAClaimOfAUser(t *testing.T) {
 		s.Claims, s.Observation, s.Wanted.Disks[0].Claim = nil, runningGuest, test.claim
 		if got := show(vitistack.Status(s, results(nil))).ready; got != test.want {
 			t.Errorf("%s: Ready is %s", name, got)
+		}
+	}
+}
+
+// TestALongDeletionSaysWhatItWaitsFor: a short one does not, so that it costs few writes.
+func TestALongDeletionSaysWhatItWaitsFor(t *testing.T) {
+	s := state("", "")
+	s.Machine.DeletionTimestamp = &metav1.Time{Time: s.Now}
+	pass := results(nil)
+	for i := range pass {
+		if pass[i].Handler == vitistack.HandlerStorage {
+			pass[i].Outcome = chain.Wait("Deleting", "waits until gone: PersistentVolumeClaim ci/agent-root", 30*time.Second)
+		}
+	}
+	for after, want := range map[time.Duration]string{
+		time.Second:     "the Machine is being deleted",
+		5 * time.Minute: "the Machine is being deleted; waits until gone: PersistentVolumeClaim ci/agent-root",
+		9 * time.Minute: "the Machine is being deleted; waits until gone: PersistentVolumeClaim ci/agent-root",
+	} {
+		late := *s
+		late.Now = s.Now.Add(after)
+		status := vitistack.Status(&late, pass)
+		ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || ready.Reason != v1alpha1.ReasonTerminating || ready.Message != want {
+			t.Errorf("after %s Ready is %+v, want %q", after, ready, want)
 		}
 	}
 }

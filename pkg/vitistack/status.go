@@ -3,6 +3,7 @@ package vitistack
 import (
 	"slices"
 	"strings"
+	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -45,7 +46,8 @@ func Substantive(old, next v1alpha1.MachineStatus) bool {
 func (s *State) now() metav1.Time { return metav1.NewTime(s.Now).Rfc3339Copy() }
 
 // deleted fills in the status of a Machine that is being deleted. It keeps what was known until the VirtualMachine is
-// gone, so that an address is not free before its guest has ended, and so that a deletion costs two writes at most.
+// gone, so that an address is not free before its guest has ended, and so that a deletion costs two writes at most. What it
+// waits for is told of one that takes long.
 func deleted(s *State, results []chain.Result, status *v1alpha1.MachineStatus) {
 	status.Phase = orElse(status.Phase, v1alpha1.PhasePending)
 	status.ObservedGeneration, status.Provider = s.Machine.Generation, v1alpha1.Provider
@@ -58,9 +60,14 @@ func deleted(s *State, results []chain.Result, status *v1alpha1.MachineStatus) {
 	tellFailure(problems, status)
 	if len(problems) > 0 {
 		message += "; " + summary(problems)
+	} else if waiting := waits(results); waiting != "" && s.Now.Sub(s.Machine.DeletionTimestamp.Time) > longDeletion {
+		message += "; " + waiting
 	}
 	put(s, status, v1alpha1.ConditionReady, isFalse(v1alpha1.ReasonTerminating, message))
 }
+
+// longDeletion is after how long a deletion says what it waits for.
+const longDeletion = 2 * time.Minute
 
 // unknown fills in the status while it is not known what KubeVirt has: it stays as it is, because a restart of the
 // operator is no news about the guest.
