@@ -16,6 +16,7 @@ import (
 	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/text"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
 )
 
@@ -89,17 +90,17 @@ func osInfo(s *virtualmachine.State) *runtime.RawExtension {
 	}
 	// As a map, because the API server sorts the fields, and what differs from it is written again.
 	var fields map[string]any
-	text, err := json.Marshal(info)
+	encoded, err := json.Marshal(info)
 	if err == nil {
-		err = json.Unmarshal(text, &fields)
+		err = json.Unmarshal(encoded, &fields)
 	}
 	if err == nil {
-		text, err = json.Marshal(fields)
+		encoded, err = json.Marshal(fields)
 	}
 	if err != nil {
 		return nil
 	}
-	return &runtime.RawExtension{Raw: text}
+	return &runtime.RawExtension{Raw: encoded}
 }
 
 // viewed returns how often the password of the display was set, and who is connected. While that is not known, it is what
@@ -152,6 +153,8 @@ func running(s *virtualmachine.State) metav1.Condition {
 	case reason != "":
 		c.Reason, c.Message = reason, message
 	}
+	// A host may say anything of a container, and the API takes no status with a message that is too long.
+	c.Message = text.Beginning(c.Message, chain.MostMessage)
 	return c
 }
 

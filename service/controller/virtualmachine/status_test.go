@@ -2,6 +2,7 @@ package virtualmachine
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -44,5 +45,24 @@ func TestStatusOfAMachineThatHasNotChangedIsNotWritten(t *testing.T) {
 	second := status(virtualmachine.Plan(observed), nil)
 	if !equality.Semantic.DeepEqual(first, second) {
 		t.Errorf("it would be written again (-stored +next):\n%s", cmp.Diff(first, second))
+	}
+}
+
+// TestWordsOfAHostFitAStatus: the API server refuses a status with a message of more than 32 KiB, and then nothing is told.
+func TestWordsOfAHostFitAStatus(t *testing.T) {
+	const most = 32 << 10
+	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "try"}}
+	vm.Spec.VM.State, vm.Spec.VM.MaximumRAM = v1.StateRunning, "1Gi"
+	waits := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: strings.Repeat("<p>", most)}}
+	pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "try", State: waits}}}}
+	told := false
+	for _, c := range status(virtualmachine.Plan(virtualmachine.Observed{VM: vm, Pod: pod}), nil).Conditions {
+		if len(c.Message) > most {
+			t.Errorf("the message of %s has %d bytes", c.Type, len(c.Message))
+		}
+		told = told || strings.Contains(c.Message, "ErrImagePull")
+	}
+	if !told {
+		t.Error("no condition says what the pod waits for")
 	}
 }
