@@ -56,6 +56,7 @@ type Engine struct {
 	verified map[objectKey]verified
 	made     map[objectKey]made
 	refused  map[objectKey]refused
+	contests map[objectKey]contest
 
 	words words
 }
@@ -74,7 +75,7 @@ type objectKey struct {
 // from the API server, which happens only if the two turn out to disagree. now provides the timestamps in what the
 // engine writes.
 func New(c client.Client, live client.Reader, now clock.PassiveClock) *Engine {
-	return &Engine{client: c, live: live, clock: now, verified: map[objectKey]verified{}, made: map[objectKey]made{}, refused: map[objectKey]refused{}}
+	return &Engine{client: c, live: live, clock: now, verified: map[objectKey]verified{}, made: map[objectKey]made{}, refused: map[objectKey]refused{}, contests: map[objectKey]contest{}}
 }
 
 // Apply makes the actual state match the set: it applies objects first, then prunes. An object that cannot be applied
@@ -159,7 +160,7 @@ func (e *Engine) reconcileOne(ctx context.Context, set Set, intent *intent) erro
 	if !e.recreates(live, intent) && e.settled(live, intent) {
 		return nil
 	}
-	return e.update(ctx, live, intent)
+	return e.mend(ctx, live, intent)
 }
 
 // read returns the object that desired names, or nil if there is none.

@@ -71,6 +71,7 @@ func (e *Engine) forget(k objectKey) {
 	delete(e.verified, k)
 	delete(e.refused, k)
 	delete(e.made, k)
+	delete(e.contests, k)
 }
 
 // refusal returns the recent error for the same intent, if it was one of the lasting problems. One with a foreign object

@@ -1,0 +1,107 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
+)
+
+const (
+	// mostMends is how often an object is put right for the same intent in contestPeriod. After that another client, which
+	// does not stop, wants it otherwise: without a pause both would write as fast as the API server answers.
+	mostMends     = 10
+	contestPeriod = 2 * time.Minute
+	// contestPause is how long a contested object is left as it is. It is shorter than the time after which a problem is
+	// looked at again.
+	contestPause = 50 * time.Second
+)
+
+// reasonContested is the reason of the problem that another client changes an object back again and again.
+const reasonContested = "Contested"
+
+// contest is how often an object was put right.
+type contest struct {
+	uid   types.UID
+	hash  string
+	mends int
+	// last is when that happened last. Until until, the object is left as it is, because of err.
+	last, until time.Time
+	err         error
+}
+
+// inContest returns why an object is left as it is for now.
+func (e *Engine) inContest(live client.Object, in *intent) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c, ok := e.contests[in.key]
+	if !ok {
+		return nil
+	}
+	if c.uid != live.GetUID() || c.hash != in.hash || e.clock.Since(c.last) > contestPeriod {
+		delete(e.contests, in.key)
+		return nil
+	}
+	if e.clock.Now().Before(c.until) {
+		return c.err
+	}
+	return nil
+}
+
+// mend updates an object, and counts it if the object had what the intent says before, and has it again. A contested one is
+// left as it is for a while.
+func (e *Engine) mend(ctx context.Context, live client.Object, in *intent) error {
+	if err := e.inContest(live, in); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	before, c := e.verified[in.key], e.contests[in.key]
+	e.mu.Unlock()
+	if before.uid != live.GetUID() || before.hash != in.hash {
+		return e.update(ctx, live, in)
+	}
+	who := ""
+	if c.mends+1 >= mostMends {
+		who = e.lastManager(ctx, in) // who applies takes over the fields of others
+	}
+	if err := e.update(ctx, live, in); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.verified[in.key].version == live.GetResourceVersion() {
+		return nil // it changed nothing
+	}
+	c.uid, c.hash, c.mends, c.last = live.GetUID(), in.hash, c.mends+1, e.clock.Now()
+	if c.mends >= mostMends {
+		c.until, c.err = c.last.Add(contestPause), problem.Newf(reasonContested,
+			"%s is changed by another client%s each time that the operator has put it right, so it is put right once a minute only; have that client leave it alone",
+			in.ref, who)
+	}
+	e.contests[in.key] = c
+	return nil
+}
+
+// lastManager returns the field manager besides the operator that has changed an object last, as a part of a sentence.
+func (e *Engine) lastManager(ctx context.Context, in *intent) string {
+	there, err := e.read(ctx, e.live, in.object)
+	if err != nil || there == nil {
+		return ""
+	}
+	var last metav1.ManagedFieldsEntry
+	for _, entry := range there.GetManagedFields() {
+		if entry.Manager != ownership.Operator && entry.Subresource == "" && (last.Time == nil || entry.Time != nil && last.Time.Before(entry.Time)) {
+			last = entry
+		}
+	}
+	if last.Manager == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (field manager %q)", last.Manager)
+}
