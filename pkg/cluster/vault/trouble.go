@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -129,13 +130,18 @@ func of(err error) string {
 	return answer.HTTPMethod + " " + path
 }
 
+// said returns the words of Vault, with days in place of times. Vault says at what time a certificate would end, which is
+// another one with each attempt: a condition would be written each time, and each write would cause the next attempt.
 func said(err error) string {
 	var answer *api.ResponseError
 	if !errors.As(err, &answer) {
 		return err.Error()
 	}
-	return strings.Join(answer.Errors, "; ")
+	return instant.ReplaceAllString(strings.Join(answer.Errors, "; "), "$1")
 }
+
+// instant matches a time as Vault writes it; its first group is the day.
+var instant = regexp.MustCompile(`(\d{4}-\d\d-\d\d)[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| ?[+-]\d\d:?\d\d)?( UTC)?`)
 
 // cause returns the innermost error, because the outer ones contain ports that differ from one attempt to the next.
 func cause(err error) string {

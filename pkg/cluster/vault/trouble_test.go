@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -80,4 +81,31 @@ func TestVaultIsLeftAloneWhileItIsInTrouble(t *testing.T) {
 	ask()
 	answer <- struct{}{}
 	want("after an answer", <-first, reasonRefused, 5)
+}
+
+// TestWordsOfVaultAreTheSameEachTime: the request is repeated when a condition with them changes.
+func TestWordsOfVaultAreTheSameEachTime(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		end := time.Date(2031, 5, 6, 7, 8, int(asked.Add(1)), 9, time.UTC).Format(time.RFC3339Nano)
+		_, _ = fmt.Fprintf(w, `{"errors": ["cannot satisfy request, as TTL would result in notAfter of %s that is beyond the expiration of the CA certificate at 2030-01-02T03:04:05Z"]}`, end)
+	}))
+	defer server.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("some"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	issuer, err := New(Config{Address: server.URL, TokenFile: token, TTL: LeastTTL}, testingclock.NewFakeClock(time.Now()), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	issue := func() string {
+		_, err := issuer.Issue(pki.Request{Usage: pki.UsageAuthority, CommonName: "ab1cd-ca"}, pki.KeyPair{})
+		return fmt.Sprint(err)
+	}
+	first, second := issue(), issue()
+	if first != second || !strings.Contains(first, "notAfter of 2031-05-06 that is beyond the expiration of the CA certificate at 2030-01-02") {
+		t.Errorf("after %d requests Vault is said to say %q, then %q", asked.Load(), first, second)
+	}
 }
