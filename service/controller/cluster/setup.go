@@ -2,12 +2,14 @@ package cluster
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/giantswarm/microerror"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -98,7 +100,8 @@ func clusterID(object client.Object) []string {
 
 // SetupWithManager makes the controller run when one of the objects that it reads changes.
 func (r *Reconciler) SetupWithManager(m manager.Manager) error {
-	b := builder.ControllerManagedBy(m).Named(Name).For(&v1alpha1.KVMConfig{}).WithOptions(reconciler.Options(m, Name, reconcileTimeout))
+	b := builder.ControllerManagedBy(m).Named(Name).For(&v1alpha1.KVMConfig{}, builder.WithPredicates(news())).
+		WithOptions(reconciler.Options(m, Name, reconcileTimeout))
 	for _, kind := range Kinds() {
 		b = b.Watches(kind, handler.EnqueueRequestsFromMapFunc(r.reader().OfOwner))
 	}
@@ -116,6 +119,14 @@ func (r *Reconciler) SetupWithManager(m manager.Manager) error {
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(r.ofVolume)).
 		Watches(&releasev1alpha1.Release{}, handler.EnqueueRequestsFromMapFunc(r.ofRelease)).
 		Complete(&r.Loop))
+}
+
+// news passes over updates that change nothing but the words of this controller's conditions.
+func news() reconciler.News {
+	return reconciler.News{
+		Conditions: func(o client.Object) []metav1.Condition { return o.(*v1alpha1.KVMConfig).Status.Conditions },
+		Foreign:    func(kind string) bool { return slices.Contains(state.ConditionsOfOthers, kind) },
+	}
 }
 
 // ofRelease finds the KVMConfigs that chose the Release.

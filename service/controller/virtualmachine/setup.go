@@ -82,7 +82,8 @@ func (r *Reconciler) SetupWithManager(m manager.Manager, c cache.Cache) error {
 	if err := m.Add(manager.RunnableFunc(counter{c}.count)); err != nil {
 		return microerror.Mask(err)
 	}
-	sources := []source.Source{source.Kind[client.Object](c, &v1.VirtualMachine{}, &handler.EnqueueRequestForObject{})}
+	news := reconciler.News{Conditions: func(o client.Object) []metav1.Condition { return o.(*v1.VirtualMachine).Status.Conditions }}
+	sources := []source.Source{source.Kind[client.Object](c, &v1.VirtualMachine{}, &handler.EnqueueRequestForObject{}, news)}
 	for _, kind := range watched() {
 		sources = append(sources, source.Kind[client.Object](c, kind, handler.EnqueueRequestsFromMapFunc(owner)))
 	}
