@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -53,6 +54,32 @@ func (r *Reconciler) showConsoles(ctx context.Context, id string, nodes []v1alph
 		})
 	}
 	_ = asked.Wait() // the functions return no errors
+}
+
+const (
+	// mostConsoles is how many bytes the consoles of all nodes take in the status at most, as JSON, in which a byte that a
+	// guest has printed may take six. The consoles of 500 nodes that hang would not fit into an object, and a status that is
+	// refused stores nothing else either.
+	mostConsoles = 256 << 10
+	// unshown takes the place of a console that does not fit, so that it is not requested again.
+	unshown = "(not shown, because the consoles of other nodes fill the status: kubectl logs of the pod shows it)"
+)
+
+// boundConsoles replaces the consoles that do not fit. Those of the first nodes stay.
+func boundConsoles(nodes []v1alpha1.NodeStatus) {
+	left := mostConsoles
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Console == "" || n.Console == unshown {
+			continue
+		}
+		encoded, err := json.Marshal(n.Console)
+		if err != nil || len(encoded) > left {
+			n.Console = unshown
+			continue
+		}
+		left -= len(encoded)
+	}
 }
 
 // hungPerRest: a console that did not come in time is not requested again for the time for which its node has hung,

@@ -137,6 +137,7 @@ func (r *Reconciler) Store(ctx context.Context, config *v1alpha1.KVMConfig, s *s
 	updated := config.DeepCopy()
 	updated.Status = status(s, results, r.Clock.Now())
 	r.showConsoles(ctx, s.ID(), updated.Status.Nodes)
+	boundConsoles(updated.Status.Nodes)
 	if equality.Semantic.DeepEqual(config.Status, updated.Status) {
 		return nil
 	}
