@@ -6,7 +6,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
@@ -26,9 +25,8 @@ const (
 // reasonContested is the reason of the problem that another client changes an object back again and again.
 const reasonContested = "Contested"
 
-// contest is how often an object was put right.
+// contest is how often an object was put right, for an intent.
 type contest struct {
-	uid   types.UID
 	hash  string
 	mends int
 	// last is when that happened last. Until until, the object is left as it is, because of err.
@@ -36,15 +34,15 @@ type contest struct {
 	err         error
 }
 
-// inContest returns why an object is left as it is for now.
-func (e *Engine) inContest(live client.Object, in *intent) error {
+// inContest returns why an object is left as it is, or missing, for now.
+func (e *Engine) inContest(in *intent) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c, ok := e.contests[in.key]
 	if !ok {
 		return nil
 	}
-	if c.uid != live.GetUID() || c.hash != in.hash || e.clock.Since(c.last) > contestPeriod {
+	if c.hash != in.hash || e.clock.Since(c.last) > contestPeriod {
 		delete(e.contests, in.key)
 		return nil
 	}
@@ -54,38 +52,57 @@ func (e *Engine) inContest(live client.Object, in *intent) error {
 	return nil
 }
 
+// count counts that an object was put right. what says what another client had done, and who which one.
+func (e *Engine) count(in *intent, what, who string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.contests[in.key]
+	c.hash, c.mends, c.last = in.hash, c.mends+1, e.clock.Now()
+	if c.mends >= mostMends {
+		c.until, c.err = c.last.Add(contestPause), problem.Newf(reasonContested,
+			"%s is %s by another client%s each time that the operator has put it right, so it is put right once a minute only; have that client leave it alone",
+			in.ref, what, who)
+	}
+	e.contests[in.key] = c
+}
+
 // mend updates an object, and counts it if the object had what the intent says before, and has it again. A contested one is
 // left as it is for a while.
 func (e *Engine) mend(ctx context.Context, live client.Object, in *intent) error {
-	if err := e.inContest(live, in); err != nil {
+	if err := e.inContest(in); err != nil {
 		return err
 	}
 	e.mu.Lock()
-	before, c := e.verified[in.key], e.contests[in.key]
+	before, mends := e.verified[in.key], e.contests[in.key].mends
 	e.mu.Unlock()
 	if before.uid != live.GetUID() || before.hash != in.hash {
 		return e.update(ctx, live, in)
 	}
 	who := ""
-	if c.mends+1 >= mostMends {
+	if mends+1 >= mostMends {
 		who = e.lastManager(ctx, in) // who applies takes over the fields of others
 	}
 	if err := e.update(ctx, live, in); err != nil {
 		return err
 	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.verified[in.key].version == live.GetResourceVersion() {
-		return nil // it changed nothing
+	changed := e.verified[in.key].version != live.GetResourceVersion()
+	e.mu.Unlock()
+	if changed {
+		e.count(in, "changed", who)
 	}
-	c.uid, c.hash, c.mends, c.last = live.GetUID(), in.hash, c.mends+1, e.clock.Now()
-	if c.mends >= mostMends {
-		c.until, c.err = c.last.Add(contestPause), problem.Newf(reasonContested,
-			"%s is changed by another client%s each time that the operator has put it right, so it is put right once a minute only; have that client leave it alone",
-			in.ref, who)
-	}
-	e.contests[in.key] = c
 	return nil
+}
+
+// countDeleted counts that an object has to be created again that was created from the same intent, and that the operator has
+// not deleted.
+func (e *Engine) countDeleted(in *intent) {
+	e.mu.Lock()
+	again := e.made[in.key].hash == in.hash
+	e.mu.Unlock()
+	if again {
+		e.count(in, "deleted", "")
+	}
 }
 
 // lastManager returns the field manager besides the operator that has changed an object last, as a part of a sentence.

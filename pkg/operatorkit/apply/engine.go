@@ -184,6 +184,9 @@ func (e *Engine) read(ctx context.Context, reader client.Reader, desired client.
 // create posts the intent. If the object turns out to exist, unseen by the cache, create returns it for the caller to
 // check: an apply request instead of a post would have taken it over, regardless of its owner.
 func (e *Engine) create(ctx context.Context, in *intent) (client.Object, error) {
+	if err := e.inContest(in); err != nil {
+		return nil, err
+	}
 	posted := in.object.DeepCopyObject().(client.Object)
 	err := e.client.Create(ctx, posted, client.FieldOwner(ownership.Operator))
 	if apierrors.IsAlreadyExists(err) {
@@ -196,6 +199,7 @@ func (e *Engine) create(ctx context.Context, in *intent) (client.Object, error) 
 	if err := e.wrote(ctx, "create", in.ref, err, by(in.owner)...); err != nil {
 		return nil, err
 	}
+	e.countDeleted(in)
 	e.rememberMade(posted, in)
 	if in.created != nil {
 		in.created(posted)
