@@ -31,19 +31,23 @@ const (
 //
 // smolvm refuses names with dots, with "--", or of more than 128 characters; such names are changed in the middle, and the
 // hash still tells them apart.
+//
+// A stored name counts only with that hash. Users who may write the status could name any machine of a node there, also one
+// that people made and that has no owner, and have it stopped or deleted.
 func Name(vm *v1alpha1.SmolVM) string {
-	if vm.Status.MachineName != "" {
-		return vm.Status.MachineName
+	sum := sha256.Sum256([]byte(vm.UID))
+	end := "-" + hex.EncodeToString(sum[:])[:hashed]
+	if stored := vm.Status.MachineName; strings.HasPrefix(stored, Prefix) && strings.HasSuffix(stored, end) {
+		return stored
 	}
 	middle := strings.ReplaceAll(vm.Namespace+"-"+vm.Name, ".", "-")
 	for strings.Contains(middle, "--") {
 		middle = strings.ReplaceAll(middle, "--", "-")
 	}
-	if most := maxName - len(Prefix) - len("-") - hashed; len(middle) > most {
+	if most := maxName - len(Prefix) - len(end); len(middle) > most {
 		middle = strings.TrimSuffix(middle[:most], "-")
 	}
-	sum := sha256.Sum256([]byte(vm.UID))
-	return Prefix + middle + "-" + hex.EncodeToString(sum[:])[:hashed]
+	return Prefix + middle + end
 }
 
 // Validate returns an error with what smolvm-operator says against a spec. The API server refuses all of it except what it

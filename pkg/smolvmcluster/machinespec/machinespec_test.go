@@ -46,10 +46,26 @@ func TestTheNameOfAMachine(t *testing.T) {
 			}
 		})
 	}
-	stored := named("team-a", "web.1")
-	stored.Status.MachineName = "k8s-team-a-web.1-0000000000"
-	if got := Name(stored); got != stored.Status.MachineName {
-		t.Errorf("the stored name became %s", got)
+}
+
+// TestAStoredNameIsThatOfNoOtherMachine: who may write the status gets no machine that is not the SmolVM's.
+func TestAStoredNameIsThatOfNoOtherMachine(t *testing.T) {
+	const computed = "k8s-team-a-web-1" + ours
+	for name, test := range map[string]struct{ stored, want string }{
+		"one of smolvm-operator, with a dot":          {"k8s-team-a-web.1" + ours, "k8s-team-a-web.1" + ours},
+		"one that people made":                        {"build-host", computed},
+		"one that people made, with the prefix":       {"k8s-build-host", computed},
+		"one that people made, with the hash":         {"build-host" + ours, computed},
+		"that of another SmolVM":                      {"k8s-team-b-web-0000000000", computed},
+		"that of another SmolVM, with more of a hash": {"k8s-team-b-web-0" + strings.TrimPrefix(ours, "-"), computed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vm := named("team-a", "web.1")
+			vm.Status.MachineName = test.stored
+			if got := Name(vm); got != test.want {
+				t.Errorf("it is %s, want %s", got, test.want)
+			}
+		})
 	}
 }
 

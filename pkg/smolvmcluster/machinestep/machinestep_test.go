@@ -91,13 +91,13 @@ func TestWhatIsSaid(t *testing.T) {
 		},
 		"the guest is silent":                  {func(s *Seen) { s.Machine.State = api.StateUnreachable }, "the guest does not answer; to restart it, set spec.running to false, and to true once it has stopped"},
 		"the guest is silent, and is known of": {func(s *Seen) { s.Machine.State, s.Machine.Message = api.StateUnreachable, "no pong" }, "the guest does not answer: no pong; to restart it, set spec.running to false, and to true once it has stopped"},
-		"the machine is gone":                  {gone, `node n1 no longer has machine m and its disks; to create it again with empty disks, set the annotation vm.smolvm.dev/recreate-lost-local-state: "true"`},
+		"the machine is gone":                  {gone, `node n1 no longer has machine k8s-m-17b788a70e and its disks; to create it again with empty disks, set the annotation vm.smolvm.dev/recreate-lost-local-state: "true"`},
 		"the node is another": {
 			func(s *Seen) { s.Machine, s.NodeUID = nil, "b" },
-			`node n1 was replaced since machine m was created, and does not have its disks; to create it again with empty disks, set the annotation vm.smolvm.dev/recreate-lost-local-state: "true"`,
+			`node n1 was replaced since machine k8s-m-17b788a70e was created, and does not have its disks; to create it again with empty disks, set the annotation vm.smolvm.dev/recreate-lost-local-state: "true"`,
 		},
 		"the machine is another's": {
-			func(s *Seen) { s.Machine.Owner = &api.Owner{Namespace: "b", Name: "c", UID: "d"} }, "machine m of node n1 belongs to SmolVM b/c with UID d; it is left alone",
+			func(s *Seen) { s.Machine.Owner = &api.Owner{Namespace: "b", Name: "c", UID: "d"} }, "machine k8s-m-17b788a70e of node n1 belongs to SmolVM b/c with UID d; it is left alone",
 		},
 		"the runtime does not answer": {func(s *Seen) { s.Unavailable = "get machine: timeout" }, "get machine: timeout"},
 		"nothing is deleted":          {func(s *Seen) { s.Unavailable, s.VM.DeletionTimestamp = "a", now() }, "owning node n1 is unavailable; local VM state may still exist"},

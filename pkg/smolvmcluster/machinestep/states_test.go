@@ -58,6 +58,9 @@ var (
 
 const uid = "uid"
 
+// stored is the name of the machine, which ends as that UID demands.
+const stored = "k8s-m-17b788a70e"
+
 // seen builds what Decide gets.
 func (s situation) seen() Seen {
 	vm := &v1alpha1.SmolVM{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "web", UID: uid, Annotations: map[string]string{
@@ -71,7 +74,7 @@ func (s situation) seen() Seen {
 		vm.Spec.NodeName = "n1"
 	}
 	traces[s.trace](&vm.Status)
-	vm.Status.NodeName, vm.Status.NodeUID, vm.Status.MachineName = s.bound, s.recorded, "m"
+	vm.Status.NodeName, vm.Status.NodeUID, vm.Status.MachineName = s.bound, s.recorded, stored
 	switch s.disks {
 	case "unset":
 		vm.Spec.Storage = v1alpha1.Storage{}
@@ -90,7 +93,7 @@ func (s situation) seen() Seen {
 		seen.Shortage = "insufficient storage"
 	}
 	if s.state != absent && !s.unavailable {
-		seen.Machine = &api.Machine{Name: "m", State: s.state, CPUs: 2, MemoryMB: 512, StorageGB: 20, OverlayGB: 10, Image: "alpine", SpecHash: "smolvm1a", Owner: &api.Owner{UID: s.owner}}
+		seen.Machine = &api.Machine{Name: stored, State: s.state, CPUs: 2, MemoryMB: 512, StorageGB: 20, OverlayGB: 10, Image: "alpine", SpecHash: "smolvm1a", Owner: &api.Owner{UID: s.owner}}
 		switch s.drift {
 		case "cpus":
 			seen.Machine.CPUs, seen.Machine.SpecHash = 1, "smolvm1b"
