@@ -132,13 +132,19 @@ func (s *State) ReplacesImage() bool {
 }
 
 // allows returns whether an image is the allowed one, or one of an allowed repository. What follows a repository is a
-// tag or a digest, or the rest of a path: after "registry", ":5000/image" is another registry.
+// tag or a digest, or the rest of a path: after "registry", ":5000/image" is another registry. Nothing follows an image that
+// has a tag: a digest behind it would count instead of the tag.
 func allows(allowed, named string) bool {
 	rest, ok := strings.CutPrefix(named, allowed)
 	if !ok || rest == "" {
 		return ok
 	}
-	return rest[0] == '/' || strings.ContainsAny(rest[:1], ":@") && !strings.Contains(rest, "/")
+	slash := strings.LastIndex(allowed, "/")
+	chosen := strings.ContainsAny(allowed[slash+1:], ":@")
+	if rest[0] == '/' {
+		return !chosen || slash < 0 // a registry with its port
+	}
+	return !chosen && strings.ContainsAny(rest[:1], ":@") && !strings.Contains(rest, "/")
 }
 
 // namedImage returns the declared image; empty if there is none.

@@ -116,7 +116,7 @@ func TestMediaNeedARepository(t *testing.T) {
 
 // TestImageIsAllowed: a runner may be privileged, so only images that a setting names are run.
 func TestImageIsAllowed(t *testing.T) {
-	settings := Settings{RunnerImage: "own:1", AllowedImages: []string{"registry.example/vm", "plain"}}
+	settings := Settings{RunnerImage: "own:1", AllowedImages: []string{"registry.example/vm", "plain", "registry.example/pinned:1", "port.example:5000"}}
 	for named, want := range map[string]string{
 		"":                                 "own:1",
 		"own:1":                            "own:1",
@@ -129,6 +129,12 @@ func TestImageIsAllowed(t *testing.T) {
 		"plain:5000/evil":                  "own:1",
 		"plain:5":                          "plain:5",
 		"evil.example/registry.example/vm": "own:1",
+		"registry.example/pinned:1":        "registry.example/pinned:1",
+		"registry.example/pinned:2":        "own:1",
+		"registry.example/pinned:1/evil":   "own:1",
+		"port.example:5000/vm:1":           "port.example:5000/vm:1",
+		// The digest says what runs, and the tag nothing.
+		"registry.example/pinned:1@sha256:12": "own:1",
 	} {
 		s := Plan(Observed{Settings: settings, VM: machine(func(vm *v1.VirtualMachine) {
 			if named != "" {
