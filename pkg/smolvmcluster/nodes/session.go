@@ -34,11 +34,10 @@ type session struct {
 	options Options
 	node    Node
 	limiter *rate.Limiter
-	// slots bound how many steps are under way on the node.
-	slots chan struct{}
-	// starts bound how many long steps are under way beside them, and startsOf how many of a namespace.
-	starts   chan struct{}
-	startsOf map[string]chan struct{}
+	// slots bound how many steps are under way on the node, starts how many long ones beside them, and shares how many of
+	// either a namespace has.
+	slots, starts chan struct{}
+	shares        map[share]chan struct{}
 	// life ends when the session is no longer wanted.
 	life context.Context
 	end  context.CancelFunc
@@ -69,17 +68,24 @@ type session struct {
 }
 
 // slotsPerNode is how many steps are under way on a node at a time, besides long ones: starts, and creations with a file. Those
-// may take minutes, and have slots of their own, of which one namespace does not get all.
+// may take minutes, and have slots of their own. One namespace gets all of neither.
 const (
 	slotsPerNode       = 16
+	stepsPerNamespace  = 8
 	startsPerNode      = 8
 	startsPerNamespace = 2
 )
 
+// share is what a namespace has of the slots of a node.
+type share struct {
+	namespace string
+	long      bool
+}
+
 func newSession(o Options, n Node, former *session) *session {
 	s := &session{
 		options: o, node: n, limiter: rate.NewLimiter(changesPerSecond, changesBurst), slots: make(chan struct{}, slotsPerNode),
-		starts: make(chan struct{}, startsPerNode), startsOf: map[string]chan struct{}{},
+		starts: make(chan struct{}, startsPerNode), shares: map[share]chan struct{}{},
 		machines: map[string]api.Machine{}, sizes: map[string]int{}, absent: map[string]bool{}, works: map[string]*work{}, asks: map[string]*work{}, runs: map[string]run{},
 	}
 	s.life, s.end = context.WithCancel(context.Background())

@@ -202,19 +202,26 @@ func (s *session) resultOf(ctx context.Context, err error) string {
 	return reason
 }
 
-// slotsOf returns where a step needs a slot, in the order in which it gets them.
+// slotsOf returns where a step needs a slot, in the order in which it gets them. Each kind has slots of its own, and one
+// namespace does not get all of them: a guest decides how long its machine takes to stop. Questions, which guests cannot delay,
+// have the slots of no namespace.
 func (s *session) slotsOf(r Request) []chan struct{} {
-	if !r.long() {
+	if r.Action == ask {
 		return []chan struct{}{s.slots}
+	}
+	all, most := s.slots, stepsPerNamespace
+	if r.long() {
+		all, most = s.starts, startsPerNamespace
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	own := s.startsOf[r.Namespace]
+	of := share{namespace: r.Namespace, long: r.long()}
+	own := s.shares[of]
 	if own == nil {
-		own = make(chan struct{}, startsPerNamespace)
-		s.startsOf[r.Namespace] = own
+		own = make(chan struct{}, most)
+		s.shares[of] = own
 	}
-	return []chan struct{}{own, s.starts}
+	return []chan struct{}{own, all}
 }
 
 // learn remembers what a step says of a machine, and returns its error if it has failed. mu is held.

@@ -232,6 +232,38 @@ func TestLongStepsKeepNothingElseWaiting(t *testing.T) {
 	}
 }
 
+// TestStopsOfOneNamespaceKeepNoOtherWaiting: guests that do not shut down make each of them take as long as they can.
+func TestStopsOfOneNamespaceKeepNoOtherWaiting(t *testing.T) {
+	var begun, others atomic.Int32
+	p, _ := pool(t)
+	_, node := runtimeOf(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Query().Has("watch"):
+			stream(w, r, api.WatchEvent{Type: api.WatchSnapshot})
+		case strings.HasPrefix(r.URL.Path, "/api/v1/machines/k8s-a") && strings.HasSuffix(r.URL.Path, "/stop"):
+			begun.Add(1)
+			<-r.Context().Done()
+		default:
+			others.Add(1)
+			absentMachine(w, r)
+		}
+	})
+	p.options.Times.Act = time.Minute
+	p.Follow(node)
+	until(t, "it is connected", func() bool { return p.Look("n1", "k8s-m").Known })
+	for i := range 2 * slotsPerNode {
+		p.Do("n1", fmt.Sprint("k8s-a", i), Request{Action: machinestep.Stop, Namespace: "a"})
+	}
+	until(t, "those of one namespace have begun", func() bool { return begun.Load() >= stepsPerNamespace })
+	before := others.Load()
+	p.Look("n1", "k8s-other")
+	p.Do("n1", "k8s-another", Request{Action: machinestep.Delete, Namespace: "b"})
+	until(t, "a question and a deletion of another are answered", func() bool { return others.Load() >= before+2 })
+	if n := begun.Load(); n != stepsPerNamespace {
+		t.Errorf("%d are under way", n)
+	}
+}
+
 // TestACreationWithAFileHasTheTimeOfAStart: the runtime reads all of the file meanwhile.
 func TestACreationWithAFileHasTheTimeOfAStart(t *testing.T) {
 	p, _ := pool(t)
