@@ -329,6 +329,54 @@ func TestPlanIsPure(t *testing.T) {
 	}
 }
 
+// TestGatherOnlyReads: what a controller gathers changes nothing, starts nothing and ends nothing; a connection begins in
+// the step of the loop that follows.
+func TestGatherOnlyReads(t *testing.T) {
+	changes := []string{
+		"AddFinalizers", "Apply", "ApplyAll", "Create", "Delete", "DeleteAllOf", "Do", "Drop", "End", "Ensure", "Eventf", "Follow", "Forget",
+		"Issue", "Order", "Patch", "Record", "RemoveFinalizer", "Stop", "Update", "UpdateStatus", "follow", "spare", "want", "Want",
+	}
+	controllers := 0
+	for _, p := range checkedPackages(t) {
+		if !within(p.folder(), []string{"service/controller"}) {
+			continue
+		}
+		bodies := map[types.Object]*ast.FuncDecl{}
+		var reached []types.Object
+		inspect(p, func(f *ast.FuncDecl) {
+			object := p.info.Defs[f.Name]
+			bodies[object] = f
+			if f.Name.Name == "Gather" {
+				controllers++
+				reached = append(reached, object)
+			}
+		})
+		for i := 0; i < len(reached); i++ {
+			ast.Inspect(bodies[reached[i]], func(n ast.Node) bool {
+				identifier, ok := n.(*ast.Ident)
+				if !ok {
+					return true
+				}
+				called, ok := p.info.Uses[identifier].(*types.Func)
+				if ok {
+					called = called.Origin()
+				}
+				switch {
+				case !ok:
+				case called.Signature().Recv() != nil && slices.Contains(changes, called.Name()):
+					t.Errorf("%s: %s is called while %s is gathered", p.set.Position(identifier.Pos()), called.FullName(), p.folder())
+				case bodies[called] != nil && !slices.Contains(reached, types.Object(called)):
+					reached = append(reached, called)
+				}
+				return true
+			})
+		}
+	}
+	if controllers < 7 {
+		t.Errorf("%d controllers that gather were found", controllers)
+	}
+}
+
 func isMethodOf(object types.Object, name string) bool {
 	f, ok := object.(*types.Func)
 	if !ok || f.Signature().Recv() == nil {
@@ -420,7 +468,7 @@ func checkedPackages(t *testing.T) []checkedPackage {
 	var checked []checkedPackage
 	for _, p := range own {
 		c := checkedPackage{goPackage: p, set: set, info: &types.Info{
-			Uses: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{},
+			Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{},
 		}}
 		for _, name := range p.GoFiles {
 			file, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)

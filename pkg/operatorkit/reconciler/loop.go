@@ -1,5 +1,6 @@
 // Package reconciler is the loop that the controllers share: get the object, decide whether to reconcile it, add the
-// finalizer, gather what the chain decides on, run the chain, store its results, and remove the finalizer at the end.
+// finalizer, gather what the chain decides on, follow what else there is to observe, run the chain, store its results, and
+// remove the finalizer at the end.
 package reconciler
 
 import (
@@ -32,7 +33,7 @@ type Controller[O client.Object, T any] interface {
 	// Get reads the object of a request. found is false for an object that is gone, and for one that the controller
 	// ignores.
 	Get(ctx context.Context, request reconcile.Request) (object O, found bool, err error)
-	// Gather reads what the chain decides on.
+	// Gather reads what the chain decides on. It changes nothing.
 	Gather(ctx context.Context, object O) (T, error)
 	// Store writes the results of a run of the chain.
 	Store(ctx context.Context, object O, state T, results []chain.Result) error
@@ -56,6 +57,11 @@ type Loop[O client.Object, T any] struct {
 	// Outdated returns what the definition of a kind lacks: nothing is reconciled then. It is nil if the definitions
 	// are known to be current.
 	Outdated func(ctx context.Context) string
+
+	// Follow begins or ends to follow what is not in a cache, such as a workload cluster, once the state says where that
+	// is. It does not wait. If it returns true, the state is gathered again, because something else may be known then. It
+	// is nil for a controller that observes nothing else.
+	Follow func(ctx context.Context, state T) (changed bool, err error)
 
 	mu sync.Mutex
 	// repeated are how many passes over an object, one after the other, were repeated before anything was stored.
@@ -121,7 +127,7 @@ func (l *Loop[O, T]) reconcile(ctx context.Context, request reconcile.Request) (
 
 // pass gathers, runs the chain and stores what became of it.
 func (l *Loop[O, T]) pass(ctx context.Context, request reconcile.Request, object O, deleting bool) (reconcile.Result, error) {
-	state, err := l.Controller.Gather(ctx, object)
+	state, err := l.observe(ctx, object)
 	if err != nil {
 		return reconcile.Result{}, microerror.Mask(err)
 	}
@@ -142,4 +148,16 @@ func (l *Loop[O, T]) pass(ctx context.Context, request reconcile.Request, object
 		return reconcile.Result{}, microerror.Mask(err)
 	}
 	return reconcile.Result{RequeueAfter: l.Controller.Again(state, after)}, nil
+}
+
+// observe gathers the state, a second time if something begins or ends to be followed.
+func (l *Loop[O, T]) observe(ctx context.Context, object O) (T, error) {
+	state, err := l.Controller.Gather(ctx, object)
+	if err != nil || l.Follow == nil {
+		return state, err
+	}
+	if changed, err := l.Follow(ctx, state); err != nil || !changed {
+		return state, err
+	}
+	return l.Controller.Gather(ctx, object)
 }

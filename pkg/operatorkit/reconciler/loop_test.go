@@ -94,6 +94,33 @@ func TestAPassIsNotRepeatedWithoutEnd(t *testing.T) {
 	}
 }
 
+// TestWhatIsFollowedIsGatheredAgain: the state is gathered once more when something begins to be followed, before the chain
+// runs.
+func TestWhatIsFollowedIsGatheredAgain(t *testing.T) {
+	j, changed, failure := &journal{pod: &corev1.Pod{}}, true, error(nil)
+	loop := reconciler.Loop[*corev1.Pod, *journal]{
+		Name: "test", Controller: j, Finalizers: j, Chain: chain.Chain[*journal]{{Handler: step{chain.Done()}}},
+		Follow: func(_ context.Context, j *journal) (bool, error) { j.note("follow"); return changed, failure },
+	}
+	for _, test := range []struct {
+		changed bool
+		err     error
+		want    []string
+	}{
+		{changed: true, want: []string{"get", "gather", "follow", "gather", "create", "store Done"}},
+		{want: []string{"get", "gather", "follow", "create", "store Done"}},
+		{changed: true, err: errGather, want: []string{"get", "gather", "follow"}},
+	} {
+		j.lines, changed, failure = nil, test.changed, test.err
+		if _, err := loop.Reconcile(t.Context(), reconcile.Request{}); !errors.Is(err, test.err) {
+			t.Errorf("error %v, want %v", err, test.err)
+		}
+		if diff := cmp.Diff(test.want, j.lines); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
 // TestAnInterruptedPassIsNoError: an operator that stops does not report the passes that this interrupts as errors.
 func TestAnInterruptedPassIsNoError(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())

@@ -90,21 +90,22 @@ func (p *Pool) Start(ctx context.Context) error { return p.sessions.Start(ctx) }
 func named(node string) types.NamespacedName { return types.NamespacedName{Name: node} }
 
 // Follow keeps a connection to the runtime of a node. If it is asked elsewhere than before, or has another certificate, the
-// connection is made again; what is known of machines stays, unless it is another node.
-func (p *Pool) Follow(n *v1alpha1.SmolVMNode) {
+// connection is made again; what is known of machines stays, unless it is another node. It returns whether a connection
+// begins or ends.
+func (p *Pool) Follow(n *v1alpha1.SmolVMNode) (changed bool) {
 	node, ok := NodeOf(n)
 	if !ok {
-		p.Forget(n.Name)
-		return
+		return p.Forget(n.Name)
 	}
 	former, _ := p.sessions.Get(named(n.Name))
-	p.sessions.Ensure(named(n.Name), func(s *session) bool { return s.node == node }, func() *session {
+	_, changed = p.sessions.Ensure(named(n.Name), func(s *session) bool { return s.node == node }, func() *session {
 		return newSession(p.options, node, former)
 	})
+	return changed
 }
 
-// Forget ends the connection to a node.
-func (p *Pool) Forget(node string) { p.sessions.End(named(node)) }
+// Forget ends the connection to a node. It returns whether there was one.
+func (p *Pool) Forget(node string) (ends bool) { return p.sessions.End(named(node)) }
 
 // Look returns what is known of a machine of a node. A machine that the runtime did not report is asked for first,
 // because something is made, or given up, where there is none.

@@ -65,20 +65,29 @@ func New(dial Dial, changed func(types.NamespacedName), allowed func() error) *L
 // Start runs the links until the context ends.
 func (l *Links) Start(ctx context.Context) error { return l.sessions.Start(ctx) }
 
-// Follow keeps a link with the runner of a virtual machine, and returns what is known through it.
-func (l *Links) Follow(name types.NamespacedName, runner virtualmachine.RunnerID) virtualmachine.Link {
-	s, _ := l.sessions.Ensure(name, func(s *link) bool { return s.runner == runner }, func() *link {
+// Follow keeps a link with the runner of a virtual machine. It returns whether that link is a new one.
+func (l *Links) Follow(name types.NamespacedName, runner virtualmachine.RunnerID) (begins bool) {
+	_, begins = l.sessions.Ensure(name, func(s *link) bool { return s.runner == runner }, func() *link {
 		s := &link{links: l, name: name, runner: runner, ordered: make(chan struct{}, 1)}
 		s.life, s.end = context.WithCancel(context.Background())
 		return s
 	})
+	return begins
+}
+
+// Known returns what is known through the link with a runner: nothing without a link, or with another runner.
+func (l *Links) Known(name types.NamespacedName, runner virtualmachine.RunnerID) virtualmachine.Link {
+	s, ok := l.sessions.Get(name)
+	if !ok || s.runner != runner {
+		return virtualmachine.Link{}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known
 }
 
-// Forget ends the link of a virtual machine.
-func (l *Links) Forget(name types.NamespacedName) { l.sessions.End(name) }
+// Forget ends the link of a virtual machine. It returns whether there was one.
+func (l *Links) Forget(name types.NamespacedName) (ends bool) { return l.sessions.End(name) }
 
 // Order tells the runner of a virtual machine what the machine is to be, as soon as there is a link, and again whenever
 // there is another one.

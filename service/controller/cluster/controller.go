@@ -81,6 +81,7 @@ func (r *Reconciler) Init() error {
 		Name: Name, Controller: r, Chain: r.chain(),
 		Finalizer: key.FinalizerCluster, Adds: []string{key.FinalizerCluster, key.FinalizerDeleter, key.FinalizerTerminator},
 		Finalizers: r.engine, Outdated: r.Outdated,
+		Follow: func(_ context.Context, s *state.Cluster) (bool, error) { return r.Workloads.follow(s), nil },
 	}
 	return microerror.Mask(r.Chain.Validate())
 }

@@ -22,20 +22,13 @@ import (
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/etcdretired"
 )
 
-// Gather reads everything that the handlers decide on, plans, and tells the connections what to follow. If something
-// begins to be followed, what is known of it changes, and the plan with it.
+// Gather reads everything that the handlers decide on, and plans.
 func (r *Reconciler) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*state.Cluster, error) {
 	observed, err := r.observe(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	now := r.Clock.Now()
-	s := r.planner.Plan(observed, now)
-	if r.Workloads.follow(s) {
-		observed.Workload, observed.Etcd = r.Workloads.known(config)
-		s = r.planner.Plan(observed, now)
-	}
-	return s, nil
+	return r.planner.Plan(observed, r.Clock.Now()), nil
 }
 
 // observe reads what is known of a cluster, nearly all of it from caches.

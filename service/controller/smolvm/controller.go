@@ -75,7 +75,7 @@ func (r *Reconciler) Init() error {
 	r.placer = newPlacer(r.Client, r.Nodes, r.Clock)
 	r.Loop = reconciler.Loop[*v1alpha1.SmolVM, *state.State]{
 		Name: Name, Controller: r, Chain: newChain(actor{r.Nodes, r.Events, pullSecrets{r.Live, r.PullSecrets}}), Outdated: r.Outdated,
-		Finalizer: v1alpha1.Finalizer, Adds: []string{v1alpha1.Finalizer}, Finalizers: r.engine,
+		Finalizer: v1alpha1.Finalizer, Adds: []string{v1alpha1.Finalizer}, Finalizers: r.engine, Follow: r.follow,
 	}
 	return microerror.Mask(r.Chain.Validate())
 }

@@ -33,9 +33,6 @@ func (r *Reconciler) observe(ctx context.Context, vm *v1alpha1.SmolVM) (o state.
 		}
 		return o, err
 	}
-	if err := r.follow(ctx, vm.Status.NodeName); err != nil {
-		return o, err
-	}
 	o.Runtime = r.Nodes.Look(vm.Status.NodeName, machinespec.Name(vm))
 	if !o.Runtime.Known || o.Runtime.Reason != "" || vm.DeletionTimestamp != nil {
 		return o, nil
@@ -51,18 +48,21 @@ func (r *Reconciler) observe(ctx context.Context, vm *v1alpha1.SmolVM) (o state.
 	return o, err
 }
 
-// follow has the connection to a node be where its SmolVMNode says now.
-func (r *Reconciler) follow(ctx context.Context, name string) error {
+// follow has the connection to the node of a SmolVM be where its SmolVMNode says now.
+func (r *Reconciler) follow(ctx context.Context, s *state.State) (changed bool, err error) {
+	name := s.VM.Status.NodeName
+	if name == "" {
+		return false, nil
+	}
 	node := &v1alpha1.SmolVMNode{}
-	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node)
+	err = r.Client.Get(ctx, client.ObjectKey{Name: name}, node)
 	switch {
 	case apierrors.IsNotFound(err):
-		r.Nodes.Forget(name)
-		return nil
+		return r.Nodes.Forget(name), nil
 	case err == nil:
-		r.Nodes.Follow(node)
+		return r.Nodes.Follow(node), nil
 	}
-	return microerror.Mask(err)
+	return false, microerror.Mask(err)
 }
 
 // mayTakeMore returns whether the next step may take more of the node than the machine has.

@@ -59,7 +59,7 @@ type Reconciler struct {
 func (r *Reconciler) Init() error {
 	r.engine = apply.New(r.Client, r.Live, r.Clock)
 	r.engine.Adopts = adopts
-	r.Loop = reconciler.Loop[*v1.VirtualMachine, *virtualmachine.State]{Name: Name, Controller: r, Chain: newChain(r.engine, actor{newGrower(r.engine, r.Clock), r.engine, r.Live, r.Events, r.Links}, rand.Text), Outdated: r.Outdated}
+	r.Loop = reconciler.Loop[*v1.VirtualMachine, *virtualmachine.State]{Name: Name, Controller: r, Chain: newChain(r.engine, actor{newGrower(r.engine, r.Clock), r.engine, r.Live, r.Events, r.Links}, rand.Text), Outdated: r.Outdated, Follow: r.follow}
 	return microerror.Mask(r.Chain.Validate())
 }
 

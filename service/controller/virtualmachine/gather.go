@@ -43,7 +43,9 @@ func (r *Reconciler) observe(ctx context.Context, vm *v1.VirtualMachine) (virtua
 	if pod != nil && set != nil && metav1.IsControlledBy(pod, set) {
 		o.Pod = pod
 	}
-	o.Link = r.follow(vm, o.Pod)
+	if runner, ok := virtualmachine.RunnerOf(o.Pod, vm.Name); ok && r.Links != nil {
+		o.Link = r.Links.Known(client.ObjectKeyFromObject(vm), runner)
+	}
 	return o, nil
 }
 
@@ -78,18 +80,16 @@ func displaysOf(ctx context.Context, reader client.Reader, vm *v1.VirtualMachine
 	return found, err
 }
 
-// follow links with the runner of a pod, if one runs, and returns what is known through the link. It does not wait.
-func (r *Reconciler) follow(vm *v1.VirtualMachine, pod *corev1.Pod) virtualmachine.Link {
+// follow links with the runner of a machine's pod, if one runs.
+func (r *Reconciler) follow(_ context.Context, s *virtualmachine.State) (changed bool, err error) {
 	if r.Links == nil {
-		return virtualmachine.Link{}
+		return false, nil
 	}
-	name := client.ObjectKeyFromObject(vm)
-	runner, ok := virtualmachine.RunnerOf(pod, vm.Name)
-	if !ok {
-		r.Links.Forget(name)
-		return virtualmachine.Link{}
+	name := client.ObjectKeyFromObject(s.VM)
+	if runner, ok := virtualmachine.RunnerOf(s.Pod, s.VM.Name); ok {
+		return r.Links.Follow(name, runner), nil
 	}
-	return r.Links.Follow(name, runner)
+	return r.Links.Forget(name), nil
 }
 
 // read returns an object, or nil if there is none.
