@@ -44,7 +44,7 @@ func (m Masters) Count(pod *corev1.Pod) (masters, healthy int) {
 			continue
 		}
 		vote := m.Vote(id)
-		if vote != etcd.VoteNone {
+		if vote != etcd.VoteNone && vote != etcd.VoteLearner {
 			all[id] = true
 		}
 		stays := Stays(pod.Name, Certain(pod), Master{

@@ -118,8 +118,8 @@ func TestLearnersAreNoMajority(t *testing.T) {
 	pods, ready := masters("m1", "m2", "m3")
 	spec := []string{"m1", "m2", "m3"}
 	for votes, want := range map[[3]etcd.Vote]int{
-		{etcd.VoteGiven, etcd.VoteNone, etcd.VoteNone}:         0,
-		{etcd.VoteGiven, etcd.VoteGiven, etcd.VoteNone}:        1,
+		{etcd.VoteGiven, etcd.VoteLearner, etcd.VoteNone}:      0,
+		{etcd.VoteGiven, etcd.VoteGiven, etcd.VoteLearner}:     1,
 		{etcd.VoteGiven, etcd.VoteGiven, etcd.VoteGiven}:       2,
 		{etcd.VoteGiven, etcd.VoteMissing, etcd.VoteGiven}:     1,
 		{etcd.VoteAwaited, etcd.VoteAwaited, etcd.VoteAwaited}: 0,
@@ -139,7 +139,7 @@ func TestARemovedMasterHoldsNoOther(t *testing.T) {
 	ready["master-m3"] = false
 	spec := []string{"m1", "m2", "m4"}
 	for left, want := range map[etcd.Vote]int{
-		etcd.VoteNone: 3, etcd.VoteMissing: 4, etcd.VoteGiven: 4, etcd.VoteUnknown: 4, etcd.VoteAwaited: 4,
+		etcd.VoteNone: 3, etcd.VoteLearner: 3, etcd.VoteMissing: 4, etcd.VoteGiven: 4, etcd.VoteUnknown: 4, etcd.VoteAwaited: 4,
 	} {
 		vote := func(id string) etcd.Vote {
 			if id == "m3" {
@@ -192,8 +192,9 @@ func TestWhoMayBeAMember(t *testing.T) {
 		"no member can be asked, its machine is dead":    {etcd.VoteUnknown, false, false},
 		"its member does not answer, its machine serves": {etcd.VoteMissing, true, false},
 		"its member does not answer":                     {etcd.VoteMissing, false, false},
-		"it has no vote, its machine serves":             {etcd.VoteNone, true, false},
-		"it has no vote":                                 {etcd.VoteNone, false, false},
+		"it has no vote, its machine serves":             {etcd.VoteLearner, true, false},
+		"it has no member, its machine serves":           {etcd.VoteNone, true, false},
+		"it has no member":                               {etcd.VoteNone, false, false},
 	} {
 		if got := MayVote(test.own, test.serves); got != test.want {
 			t.Errorf("%s: %v, want %v", name, got, test.want)

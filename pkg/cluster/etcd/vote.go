@@ -13,8 +13,10 @@ const (
 	VoteUnknown Vote = iota
 	// VoteAwaited means that no member was asked yet; the vote will be known in a moment.
 	VoteAwaited
-	// VoteNone means that its member has no vote, or that it has no member.
+	// VoteNone means that it has no member, or one that was added and has not started.
 	VoteNone
+	// VoteLearner means that its member has no vote yet.
+	VoteLearner
 	// VoteMissing means that its member has a vote and does not respond.
 	VoteMissing
 	// VoteGiven means that its member has a vote and responds.
@@ -28,8 +30,10 @@ const remembered = 2 * time.Minute
 func voteOf(list []Member, name string) Vote {
 	at := slices.IndexFunc(list, func(m Member) bool { return m.Name == name })
 	switch {
-	case at < 0 || list[at].Learner:
+	case at < 0:
 		return VoteNone
+	case list[at].Learner:
+		return VoteLearner
 	case !list[at].Healthy:
 		return VoteMissing
 	}

@@ -62,7 +62,7 @@ func TestWhoHasAVote(t *testing.T) {
 	k.note(nil)
 	expect("when no member answers", map[string]Vote{"etcd-m1": VoteUnknown})
 	k.note([]Member{{Name: "etcd-m1", Healthy: true}, {Name: "etcd-m2"}, {Name: "etcd-m3", Healthy: true, Learner: true}})
-	now := map[string]Vote{"etcd-m1": VoteGiven, "etcd-m2": VoteMissing, "etcd-m3": VoteNone, "etcd-m4": VoteNone}
+	now := map[string]Vote{"etcd-m1": VoteGiven, "etcd-m2": VoteMissing, "etcd-m3": VoteLearner, "etcd-m4": VoteNone}
 	expect("when there is a list", now)
 	k.note(nil)
 	expect("when the members do not answer for once", now)

@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -179,25 +178,27 @@ func podsOn(ctx context.Context, way inside, m *drain.Machine) {
 }
 
 // member returns whether the machine may run a member of etcd that counts. The Deployment of a master that is no longer
-// in the spec stays until its member has been removed; another party may delete it before that.
+// in the spec stays until its member has been removed; another party may delete it before that. A master of the spec
+// whose Deployment goes and that is not in the list of members runs with the data of a member that was removed: nothing
+// depends on it, and its next member starts only once this machine is gone.
 func (r *Reconciler) member(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig) (bool, error) {
 	id := pod.Labels[key.LabelNode]
 	if pod.Labels[key.LabelApp] != key.RoleMaster {
 		return false, nil
-	}
-	if slices.ContainsFunc(config.Spec.Cluster.Masters, func(n v1alpha1.Node) bool { return n.ID == id }) {
-		return true, nil
 	}
 	d := &appsv1.Deployment{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: key.DeploymentName(key.RoleMaster, id)}, d)
 	if client.IgnoreNotFound(err) != nil {
 		return false, microerror.Mask(err)
 	}
-	if apierrors.IsNotFound(err) || d.DeletionTimestamp != nil {
-		vote := r.vote(config, id)
-		return vote == etcd.VoteGiven || vote == etcd.VoteMissing || vote == etcd.VoteAwaited, nil
+	if err == nil && d.DeletionTimestamp == nil {
+		return true, nil
 	}
-	return true, nil
+	vote := r.vote(config, id)
+	if slices.ContainsFunc(config.Spec.Cluster.Masters, func(n v1alpha1.Node) bool { return n.ID == id }) {
+		return vote != etcd.VoteNone, nil
+	}
+	return vote == etcd.VoteGiven || vote == etcd.VoteMissing || vote == etcd.VoteAwaited, nil
 }
 
 // countMasters counts the masters of the cluster by node, and the masters other than this pod's that are Ready and

@@ -46,6 +46,8 @@ func TestWhichMachinesRunAMember(t *testing.T) {
 	config := &v1alpha1.KVMConfig{}
 	config.Spec.Cluster.Masters = []v1alpha1.Node{{ID: "m1"}}
 	deployment := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ab1cd", Name: "master-m2"}}
+	ofSpec := deployment
+	ofSpec.Name = "master-m1"
 	deleted := deployment
 	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: now}, []string{metav1.FinalizerDeleteDependents}
 	for name, test := range map[string]struct {
@@ -54,14 +56,18 @@ func TestWhichMachinesRunAMember(t *testing.T) {
 		vote       etcd.Vote
 		want       bool
 	}{
-		"one of the spec":                               {"m1", nil, etcd.VoteNone, true},
-		"one that retires":                              {"m2", &deployment, etcd.VoteNone, true},
-		"one whose Deployment goes, with a vote":        {"m2", &deleted, etcd.VoteGiven, true},
-		"one whose Deployment is gone, with a vote":     {"m2", nil, etcd.VoteGiven, true},
-		"one whose Deployment is gone, which is silent": {"m2", nil, etcd.VoteMissing, true},
-		"one whose Deployment is gone, without a vote":  {"m2", nil, etcd.VoteNone, false},
-		"one whose vote is unknown":                     {"m2", nil, etcd.VoteUnknown, false},
-		"one whose vote is awaited":                     {"m2", nil, etcd.VoteAwaited, true},
+		"one of the spec":                                {"m1", &ofSpec, etcd.VoteNone, true},
+		"one of the spec whose Deployment is gone":       {"m1", nil, etcd.VoteUnknown, true},
+		"one of the spec that has a member again":        {"m1", nil, etcd.VoteLearner, true},
+		"one of the spec whose member was taken out":     {"m1", nil, etcd.VoteNone, false},
+		"one that retires":                               {"m2", &deployment, etcd.VoteNone, true},
+		"one whose Deployment goes, with a vote":         {"m2", &deleted, etcd.VoteGiven, true},
+		"one whose Deployment is gone, with a vote":      {"m2", nil, etcd.VoteGiven, true},
+		"one whose Deployment is gone, which is silent":  {"m2", nil, etcd.VoteMissing, true},
+		"one whose Deployment is gone, without a vote":   {"m2", nil, etcd.VoteLearner, false},
+		"one whose Deployment is gone, without a member": {"m2", nil, etcd.VoteNone, false},
+		"one whose vote is unknown":                      {"m2", nil, etcd.VoteUnknown, false},
+		"one whose vote is awaited":                      {"m2", nil, etcd.VoteAwaited, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			management := fake.NewClientBuilder()
