@@ -92,7 +92,7 @@ func (r *Reconciler) look(ctx context.Context, pod *corev1.Pod, config *v1alpha1
 		return m, nil
 	}
 	var err error
-	if m.Restoring, err = r.restoring(ctx, pod); err != nil || m.Restoring {
+	if m.Restoring, err = r.restoring(ctx, pod, config); err != nil || m.Restoring {
 		return m, err
 	}
 	var namespace corev1.Namespace
@@ -147,21 +147,46 @@ func (r *Reconciler) connect(pod *corev1.Pod, config *v1alpha1.KVMConfig, m *dra
 
 // restoring returns whether a master is stopped for a restore. The cache may be out of date, and a master that is
 // released by mistake may be the one that etcd needs, so the API server is read as well if the cache says so.
-func (r *Reconciler) restoring(ctx context.Context, pod *corev1.Pod) (bool, error) {
+func (r *Reconciler) restoring(ctx context.Context, pod *corev1.Pod, config *v1alpha1.KVMConfig) (bool, error) {
 	if pod.Labels[key.LabelApp] != key.RoleMaster {
 		return false, nil
 	}
-	name := client.ObjectKey{Namespace: pod.Namespace, Name: key.DeploymentName(key.RoleMaster, pod.Labels[key.LabelNode])}
 	for _, reader := range []client.Reader{r.Client, r.Live} {
-		d := &appsv1.Deployment{}
-		if err := reader.Get(ctx, name, d); err != nil {
-			return false, microerror.Mask(client.IgnoreNotFound(err))
-		}
-		if d.Annotations[key.AnnotationEtcdHalted] == "" {
-			return false, nil
+		if stopped, err := stopped(ctx, reader, pod, config); err != nil || !stopped {
+			return false, err
 		}
 	}
 	return true, nil
+}
+
+// stopped returns whether the Deployment of a master says that the master is stopped for a restore. A Deployment that is
+// missing or being deleted cannot say so. Masters are stopped together, so those of the others count then: none of them
+// starts before this machine is down.
+func stopped(ctx context.Context, from client.Reader, pod *corev1.Pod, config *v1alpha1.KVMConfig) (bool, error) {
+	own := pod.Labels[key.LabelNode]
+	there, halted, err := halt(ctx, from, pod.Namespace, own)
+	if err != nil || there {
+		return halted, err
+	}
+	stopped := false
+	for _, n := range config.Spec.Cluster.Masters {
+		there, halted, err := halt(ctx, from, pod.Namespace, n.ID)
+		if err != nil || there && !halted {
+			return false, err
+		}
+		stopped = stopped || halted
+	}
+	return stopped, nil
+}
+
+// halt returns whether a master has a Deployment that stays, and whether that says that the master is stopped.
+func halt(ctx context.Context, from client.Reader, namespace, nodeID string) (there, halted bool, err error) {
+	d := &appsv1.Deployment{}
+	if err := from.Get(ctx, client.ObjectKey{Namespace: namespace, Name: key.DeploymentName(key.RoleMaster, nodeID)}, d); err != nil {
+		return false, false, microerror.Mask(client.IgnoreNotFound(err))
+	}
+	there = d.DeletionTimestamp == nil
+	return there, there && d.Annotations[key.AnnotationEtcdHalted] != "", nil
 }
 
 // podsOn lists the pods of the Node. If the list fails, the cluster counts as one that does not respond: the time for

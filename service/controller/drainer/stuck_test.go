@@ -40,6 +40,9 @@ func runs(*appsv1.Deployment) {}
 func goes(d *appsv1.Deployment) {
 	d.DeletionTimestamp, d.Finalizers = &metav1.Time{Time: now}, []string{metav1.FinalizerDeleteDependents}
 }
+func halts(d *appsv1.Deployment) {
+	d.Annotations = map[string]string{key.AnnotationEtcdHalted: "true"}
+}
 
 // gathered decides on the machine of master m2 of three, whose pod is being deleted and whose machine serves. alone means
 // that the machines of the others are down.
@@ -83,5 +86,30 @@ func TestMastersOfMembersThatWereTakenOutGo(t *testing.T) {
 	}
 	if d := gathered(t, one, false, deploymentOf("m1", runs), deploymentOf("m2", runs), deploymentOf("m3", goes)); d.Release {
 		t.Errorf("the machine of a master that is about to join is released: %s", d.Reason)
+	}
+}
+
+// TestMastersWithoutADeploymentStopForARestore: the Deployment of a master is missing or goes while a snapshot is to
+// replace the data of all masters, so nothing can be written to it. The others are stopped, and none of them returns
+// before this machine is down.
+func TestMastersWithoutADeploymentStopForARestore(t *testing.T) {
+	for name, test := range map[string]struct {
+		deployments []client.Object
+		want        bool
+	}{
+		"its Deployment says so":                         {[]client.Object{deploymentOf("m2", halts)}, true},
+		"its Deployment does not":                        {[]client.Object{deploymentOf("m1", halts), deploymentOf("m2", runs), deploymentOf("m3", halts)}, false},
+		"its Deployment is missing, those of others say": {[]client.Object{deploymentOf("m1", halts), deploymentOf("m3", halts)}, true},
+		"its Deployment goes, those of others say":       {[]client.Object{deploymentOf("m1", halts), deploymentOf("m2", goes), deploymentOf("m3", halts)}, true},
+		"that of another goes, too":                      {[]client.Object{deploymentOf("m1", halts), deploymentOf("m2", goes), deploymentOf("m3", goes)}, true},
+		"another one runs":                               {[]client.Object{deploymentOf("m1", halts), deploymentOf("m3", runs)}, false},
+		"no Deployment says anything":                    {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := gathered(t, votes{}, true, test.deployments...)
+			if got := d.Release && d.Reason == drain.Restoring; got != test.want {
+				t.Errorf("it is released for the restore: %t, want %t (%s: %s)", got, test.want, d.Reason, d.Message)
+			}
+		})
 	}
 }
