@@ -63,7 +63,7 @@ func Machines(o Observed, now time.Time) *state.Cluster {
 	if !deleting && !o.OnlyMachines {
 		secrets(s, o)
 	}
-	s.Gone = attach(s, o.Objects)
+	s.Gone = attach(s, o.Objects, o.Restores)
 	s.LookAtRestore(&o.Namespace, o.Restores, o.Pods)
 	s.Founders = state.FoundersOf(&o.Namespace, s.Config.Status.Etcd, s.Nodes, s.Gone, s.Restore)
 	if o.Connects && !deleting {

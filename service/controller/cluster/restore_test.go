@@ -3,6 +3,7 @@ package cluster
 import (
 	stdcmp "cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -517,5 +518,44 @@ func TestSnapshotsThatFailAreTold(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestTheSnapshotIsPutWhereItsMasterLooksForIt: a master returns to the spec while its former directory is being renamed,
+// and the cluster is restored. The rename ends before it is stored on which host the snapshot was put.
+func TestTheSnapshotIsPutWhereItsMasterLooksForIt(t *testing.T) {
+	s, w := restorable(t)
+	const id = "m2aaa"
+	s.config.Status.Nodes = s.config.Status.Nodes[:2]
+	s.config.Status.Retired = []v1alpha1.RetiredData{{
+		ID: id, EtcdHost: "host-9", EtcdMark: s.snapshot(t, w).NewEtcdMark(id), Phase: state.RetiredRenaming, Since: metav1.NewTime(now),
+	}}
+	delete(w.Deployments, key.DeploymentName(key.RoleMaster, id))
+	w.Namespace.UID = "1"
+	apply.SetOwner(&w.Namespace, key.OwnerKVMConfig(s.config, "namespace"))
+	w.Namespace.Annotations[key.AnnotationEtcdRestoring] = wantedSnapshot + "/0"
+	w.Pods = nil
+	directory := ""
+	for _, object := range built(t, etcdrestore.New(), s.snapshot(t, w)) {
+		job := object.(*batchv1.Job)
+		done(&w, job)
+		if job.Spec.Template.Labels[key.LabelNode] != id {
+			continue
+		}
+		directory = nodepod.EtcdDirectory(&job.Spec.Template.Spec)
+		labels := map[string]string{batchv1.JobNameLabel: job.Name}
+		maps.Copy(labels, job.Spec.Template.Labels)
+		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{NodeName: "host-3"}}
+		pod.Status.Phase = corev1.PodSucceeded
+		w.Pods = append(w.Pods, pod)
+	}
+	s.config.Status.Retired[0].Phase = state.RetiredKept
+	for _, n := range s.snapshot(t, w).Masters() {
+		if n.ID != id {
+			continue
+		}
+		if got := key.EtcdHostPath("ab1cd", n.EtcdMark, id); got != directory || n.FoundHost != "host-3" {
+			t.Errorf("the master looks on host %q in %s, and the snapshot is on host-3 in %s", n.FoundHost, got, directory)
+		}
 	}
 }
