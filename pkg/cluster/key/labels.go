@@ -97,6 +97,8 @@ const (
 	// etcd's data, and the one from which the data was restored, each "<file>/<generation>".
 	AnnotationEtcdRestoring = "kvm-operator.giantswarm.io/etcd-restoring"
 	AnnotationEtcdRestored  = "kvm-operator.giantswarm.io/etcd-restored"
+	// AnnotationEtcdTicket is on a cluster's namespace as well: the ticket with which masters got the data of the latter.
+	AnnotationEtcdTicket = "kvm-operator.giantswarm.io/etcd-ticket"
 	// AnnotationEtcdHalted is on a master's Deployment while its machine is down for a restore: the machine is released
 	// without a drain.
 	AnnotationEtcdHalted = "kvm-operator.giantswarm.io/etcd-halted"

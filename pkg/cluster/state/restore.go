@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,8 @@ type Restore struct {
 	// namespace is the UID of the cluster's namespace: what hosts and volumes keep of an earlier cluster with the same
 	// ID does not belong to this one.
 	namespace types.UID
+	// ticket is the founding token of the last restore that has finished, as it is recorded; empty if it is not.
+	ticket string
 	// Jobs are the Jobs that were created for it, by name.
 	Jobs map[string]*batchv1.Job
 }
@@ -40,10 +43,14 @@ func (s *Cluster) EtcdSnapshots() *v1alpha1.EtcdSnapshots {
 	return nil
 }
 
-// FoundingTicket returns the founding token with which etcd was restored from a snapshot; empty if it was not.
+// FoundingTicket returns the founding token with which etcd was restored from a snapshot; empty if it was not. The token
+// that is recorded counts, because a namespace that was restored from a backup has another UID, and the data has not.
 func (s *Cluster) FoundingTicket() string {
 	if known := s.Config.Status.Etcd; known != nil && known.Ticket != "" && known.Restored == s.Restore.DoneMark() {
 		return known.Ticket
+	}
+	if s.Restore.Done != "" && s.Restore.ticket != "" {
+		return s.Restore.ticket
 	}
 	return s.ticket(s.Restore.Done, s.Restore.Number-1, s.Founders)
 }
@@ -69,6 +76,9 @@ func (s *Cluster) ticket(snapshot string, number int64, founders []string) strin
 	sum := sha256.Sum256([]byte(text))
 	return key.EtcdRestored + hex.EncodeToString(sum[:6])
 }
+
+// ticketForm matches the founding tokens of restores.
+var ticketForm = regexp.MustCompile(`^` + key.EtcdRestored + `[0-9a-f]{12}$`)
 
 // RestoredMark returns the record at the namespace that etcd was restored from the snapshot of the restore in progress.
 func (r Restore) RestoredMark() string { return fmt.Sprintf("%s#%d", r.Target(), r.Number) }
@@ -120,6 +130,9 @@ func (s *Cluster) LookAtRestore(namespace *corev1.Namespace, jobs []batchv1.Job,
 	}
 	r.Committed = namespace.Annotations[key.AnnotationEtcdRestoring]
 	r.readMark(namespace.Annotations[key.AnnotationEtcdRestored])
+	if ticket := namespace.Annotations[key.AnnotationEtcdTicket]; r.Done != "" && ticketForm.MatchString(ticket) {
+		r.ticket = ticket
+	}
 	if known := s.Config.Status.Etcd; known != nil && r.Done == "" {
 		r.readMark(known.Restored)
 	}

@@ -65,15 +65,17 @@ func annotations(s *state.Cluster) map[string]string {
 	if s.Founding {
 		a[key.AnnotationEtcdFounding] = "true"
 	}
-	begun, done := s.Restore.Committed, s.Restore.DoneMark()
+	begun, done, ticket := s.Restore.Committed, s.Restore.DoneMark(), s.FoundingTicket()
 	switch s.Restore.Phase() {
 	case etcd.Committing:
 		begun = s.Restore.Target()
 	case etcd.Founding:
-		begun, done = "", s.Restore.RestoredMark()
+		begun, done, ticket = "", s.Restore.RestoredMark(), s.RestoreTicket()
 	case etcd.NotRestoring, etcd.Checking, etcd.Stopping, etcd.Placing:
 	}
-	for name, value := range map[string]string{key.AnnotationEtcdRestoring: begun, key.AnnotationEtcdRestored: done} {
+	for name, value := range map[string]string{
+		key.AnnotationEtcdRestoring: begun, key.AnnotationEtcdRestored: done, key.AnnotationEtcdTicket: ticket,
+	} {
 		if value != "" {
 			a[name] = value
 		}

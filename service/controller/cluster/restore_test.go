@@ -122,7 +122,10 @@ func TestRestoreInSteps(t *testing.T) {
 	if diff := cmp.Diff(want, phases); diff != "" {
 		t.Errorf("phases (-want +got):\n%s", diff)
 	}
-	wantAnnotations := map[string]string{key.AnnotationEtcdFounders: "m0aaa,m1aaa,m2aaa", key.AnnotationEtcdFounding: "true", key.AnnotationEtcdRestored: wantedSnapshot + "/0#0"}
+	wantAnnotations := map[string]string{
+		key.AnnotationEtcdFounders: "m0aaa,m1aaa,m2aaa", key.AnnotationEtcdFounding: "true",
+		key.AnnotationEtcdRestored: wantedSnapshot + "/0#0", key.AnnotationEtcdTicket: s.snapshot(t, w).FoundingTicket(),
+	}
 	if diff := cmp.Diff(wantAnnotations, w.Namespace.Annotations); diff != "" {
 		t.Errorf("annotations of the namespace (-want +got):\n%s", diff)
 	}
@@ -557,5 +560,21 @@ func TestTheSnapshotIsPutWhereItsMasterLooksForIt(t *testing.T) {
 		if got := key.EtcdHostPath("ab1cd", n.EtcdMark, id); got != directory || n.FoundHost != "host-3" {
 			t.Errorf("the master looks on host %q in %s, and the snapshot is on host-3 in %s", n.FoundHost, got, directory)
 		}
+	}
+}
+
+// TestTheTicketOutlivesTheNamespace: a namespace that is restored from a backup has its annotations and another UID, and
+// the status may be lost. The data on the hosts was made with the ticket from before.
+func TestTheTicketOutlivesTheNamespace(t *testing.T) {
+	s, w := restorable(t)
+	w.Namespace.UID, w.Namespace.Annotations[key.AnnotationEtcdRestored] = "before", wantedSnapshot+"/0#0"
+	apply.SetOwner(&w.Namespace, key.OwnerKVMConfig(s.config, "namespace"))
+	before := s.snapshot(t, w)
+	for name, value := range built(t, namespace.New(), before)[0].GetAnnotations() {
+		w.Namespace.Annotations[name] = value
+	}
+	w.Namespace.UID = "after"
+	if after := s.snapshot(t, w).FoundingTicket(); after != before.FoundingTicket() {
+		t.Errorf("the data has the ticket %s, and masters start only with data that has the ticket %s", before.FoundingTicket(), after)
 	}
 }
