@@ -55,16 +55,21 @@ suites := awk -v budgets=integration/budgets -f integration/suites.awk
 
 go_build = CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o
 
+# The demo and dev say it before anything is compiled or built.
+demo_takes = ==> without KVM this takes twenty to forty minutes on two cores that have nothing else to do, and more on others or while tools are built
+
 ##@ Try it
 
 .PHONY: demo demo-vm demo-smolvm demo-machines demo-down dev
 demo: ## Start a management cluster, the operator and a workload cluster of virtual machines on this machine, as root. Ctrl-C stops it. Without a terminal it stops when the workload cluster serves, unless KEEP=1. SMOLVM=1: the hosts run SmolVMs, too
+	@echo "$(demo_takes)"
 	@integration/progress.sh "demo: compiling" go build -o /dev/null ./integration/demo
 	@go run ./integration/demo check
 	@$(MAKE) machine-tools
 	@go run ./integration/demo up $(if $(KEEP),-exit=false) $(if $(SMOLVM),-smolvm)
 
 dev: ## Like demo, and until Ctrl-C: build and replace the operator whenever its sources change
+	@echo "$(demo_takes)"
 	@integration/progress.sh "dev: compiling" go build -o /dev/null ./integration/demo
 	@go run ./integration/demo check
 	@$(MAKE) machine-tools

@@ -101,7 +101,7 @@ func (d *demo) start(ctx context.Context) (err error) {
 		return err
 	}
 	spec := d.config.Spec.Cluster
-	d.say("without KVM this takes twenty to forty minutes on two cores that have nothing else to do, and more on others; Ctrl-C stops it at any moment and cleans up")
+	d.say("Ctrl-C stops the demo at any moment and cleans up") // make has said how long it takes
 	d.stage, err = stage.Start(ctx, stage.Options{
 		Root: d.state.root, Dir: d.state.cluster(), Masters: len(spec.Masters), Workers: len(spec.Workers), Say: d.say, Image: stage.BareImage, SmolVMs: d.smolVMs,
 	})
