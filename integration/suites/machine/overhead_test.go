@@ -31,21 +31,58 @@ const pairs = 11
 // The start is measured until the first byte that the guest's kernel prints, and the shutdown until the process has
 // ended: for the runner from SIGTERM, for bare QEMU from the power button.
 func BenchmarkOverhead(b *testing.B) {
+	for b.Loop() {
+		compare(b, pairs).report(b)
+	}
+}
+
+// TestOverheadInSmall keeps that benchmark working: it has one pair and compares nothing.
+func TestOverheadInSmall(t *testing.T) {
+	t.Parallel()
+	compare(t, 1).wasMeasured(t, 1)
+}
+
+func compare(b testing.TB, pairs int) *overhead {
+	b.Helper()
 	base, pod := vm.Directory(b), podnet.NewHost(b).NewPod(b, podnet.PodOptions{})
 	options := vm.Options{
 		Directory: base, Pod: pod, Image: vm.Tiny(b).With("earlyprintk=serial,ttyS0,115200", "loglevel=8"), Args: []string{"--disk=rootfs:1G"},
 	}
 	arguments := bareArguments(b, options)
-	for b.Loop() {
-		var bareStart, bareEnd, runnerStart, runnerEnd []time.Duration
-		for range pairs {
-			start, end := runBare(b, pod, base, arguments)
-			bareStart, bareEnd = append(bareStart, start), append(bareEnd, end)
-			start, end = runRunner(b, options)
-			runnerStart, runnerEnd = append(runnerStart, start), append(runnerEnd, end)
+	o := &overhead{}
+	for range pairs {
+		o.bare.add(runBare(b, pod, base, arguments))
+		o.runner.add(runRunner(b, options))
+	}
+	return o
+}
+
+// overhead is how long bare QEMU and the runner took, pair by pair.
+type overhead struct{ bare, runner durations }
+
+// durations are the times of the starts and of the ends.
+type durations struct{ start, end []time.Duration }
+
+func (d *durations) add(start, end time.Duration) {
+	d.start, d.end = append(d.start, start), append(d.end, end)
+}
+
+func (o *overhead) report(b *testing.B) {
+	b.Helper()
+	report(b, "start", o.bare.start, o.runner.start)
+	report(b, "end", o.bare.end, o.runner.end)
+}
+
+// wasMeasured fails the test unless each time was measured in so many pairs.
+func (o *overhead) wasMeasured(t *testing.T, pairs int) {
+	t.Helper()
+	for what, times := range map[string][]time.Duration{
+		"start of bare QEMU": o.bare.start, "end of bare QEMU": o.bare.end, "start of the runner": o.runner.start, "end of the runner": o.runner.end,
+	} {
+		t.Logf("%s: %v", what, times)
+		if len(times) != pairs || slices.Min(times) <= 0 {
+			t.Errorf("the %s took %v, want %d positive times", what, times, pairs)
 		}
-		report(b, "start", bareStart, runnerStart)
-		report(b, "end", bareEnd, runnerEnd)
 	}
 }
 
@@ -72,7 +109,7 @@ func median[T cmp.Ordered](values []T) T {
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // bareArguments returns the arguments of a QEMU like that of the runner.
-func bareArguments(b *testing.B, options vm.Options) []string {
+func bareArguments(b testing.TB, options vm.Options) []string {
 	b.Helper()
 	v := vm.Start(b, options)
 	v.Await(b, 0, "tiny: ready", tinyBoots)
@@ -119,7 +156,7 @@ func withoutRunner(arguments []string, run string) (own []string) {
 	return own
 }
 
-func runBare(b *testing.B, pod *podnet.Pod, base string, arguments []string) (start, end time.Duration) {
+func runBare(b testing.TB, pod *podnet.Pod, base string, arguments []string) (start, end time.Duration) {
 	b.Helper()
 	ignition := filepath.Join(base, "run", "ignition.json")
 	if err := os.WriteFile(ignition, []byte("{}"), 0o600); err != nil {
@@ -132,7 +169,7 @@ func runBare(b *testing.B, pod *podnet.Pod, base string, arguments []string) (st
 
 // measureBare runs a QEMU without a runner until its guest has said that it is ready, presses the power button, and
 // returns how long it took until the guest's first byte, and from the button to the end.
-func measureBare(b *testing.B, command *exec.Cmd, socket, ready string) (start, end time.Duration) {
+func measureBare(b testing.TB, command *exec.Cmd, socket, ready string) (start, end time.Duration) {
 	b.Helper()
 	input, err := command.StdinPipe()
 	if err != nil {
@@ -170,7 +207,7 @@ func measureBare(b *testing.B, command *exec.Cmd, socket, ready string) (start, 
 }
 
 // readUntil reads until a text, and returns the time of the first byte.
-func readUntil(b *testing.B, output io.Reader, ready string, begin time.Time) (first time.Duration) {
+func readUntil(b testing.TB, output io.Reader, ready string, begin time.Time) (first time.Duration) {
 	b.Helper()
 	var text bytes.Buffer
 	buffer := make([]byte, 4096)
@@ -187,7 +224,7 @@ func readUntil(b *testing.B, output io.Reader, ready string, begin time.Time) (f
 	return first
 }
 
-func runRunner(b *testing.B, options vm.Options) (start, end time.Duration) {
+func runRunner(b testing.TB, options vm.Options) (start, end time.Duration) {
 	b.Helper()
 	v := vm.Start(b, options)
 	ctx, cancel := context.WithTimeout(b.Context(), tinyBoots)

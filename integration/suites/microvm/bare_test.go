@@ -35,7 +35,7 @@ var (
 )
 
 // newBare returns a bare QEMU like that of a machine that runs, with disks of its own.
-func newBare(b *testing.B, like int) *bare {
+func newBare(b testing.TB, like int) *bare {
 	b.Helper()
 	port, err := ocifixture.FreePort()
 	if err != nil {
@@ -111,7 +111,7 @@ func (q *bare) own(arguments []string) (own []string) {
 }
 
 // start starts QEMU, and returns what shuts it down.
-func (q *bare) start(b *testing.B) (stop func()) {
+func (q *bare) start(b testing.TB) (stop func()) {
 	b.Helper()
 	command := exec.Command(program, q.arguments...)
 	console := &transcript{}
@@ -134,7 +134,7 @@ func (q *bare) start(b *testing.B) (stop func()) {
 }
 
 // agent talks to the agent in the guest.
-func (q *bare) agent(b *testing.B, talk func(context.Context, *agentwire.Client) error) {
+func (q *bare) agent(b testing.TB, talk func(context.Context, *agentwire.Client) error) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), answers)
 	defer cancel()

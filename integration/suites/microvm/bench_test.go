@@ -33,52 +33,118 @@ const (
 // BenchmarkStart compares a start by the server, from POST /start until the published port answers, with a bare QEMU that
 // has the same arguments, image and kinds of disks, and QEMU's own network.
 func BenchmarkStart(b *testing.B) {
-	s, port := serve(b), freePort(b)
+	s := serve(b)
+	for b.Loop() {
+		starts := compareStart(b, s, pairs)
+		s.deleteAll(b)
+		var ratios []float64
+		var over []time.Duration
+		for i, bare := range starts.bare {
+			ratios = append(ratios, starts.server[i].Seconds()/bare.Seconds())
+			over = append(over, starts.server[i]-bare*11/10)
+		}
+		b.ReportMetric(median(starts.bare).Seconds(), "bare-start-s")
+		b.ReportMetric(median(starts.server).Seconds(), "start-s")
+		b.ReportMetric(median(ratios), "start-ratio")
+		b.Logf("start until the port answers: bare %v, server %v", starts.bare, starts.server)
+		b.ReportMetric(median(over).Seconds(), "start-beyond-1.1x-s")
+	}
+}
+
+// starts is how long starts took, pair by pair.
+type starts struct{ bare, server []time.Duration }
+
+func compareStart(b testing.TB, s *server, pairs int) (all starts) {
+	b.Helper()
+	port := freePort(b)
 	s.create(b, "web", port)
 	q := newBare(b, s.startMachine(b, "web").PID)
 	awaitPort(b, port)
 	s.stop(b, "web")
-	for b.Loop() {
-		var bareTimes, times, over []time.Duration
-		var ratios []float64
-		for range pairs {
-			begin := time.Now()
-			stop := q.start(b)
-			awaitPort(b, q.port)
-			bareTimes = append(bareTimes, time.Since(begin))
-			stop()
+	for range pairs {
+		begin := time.Now()
+		stop := q.start(b)
+		awaitPort(b, q.port)
+		all.bare = append(all.bare, time.Since(begin))
+		stop()
 
-			begin = time.Now()
-			started := make(chan error, 1)
-			go func() { _, err := s.client.Start(b.Context(), "web", api.StartRequest{}); started <- err }()
-			awaitPort(b, port)
-			times = append(times, time.Since(begin))
-			if err := <-started; err != nil {
-				b.Fatal(err)
-			}
-			s.stop(b, "web")
-			last := len(times) - 1
-			ratios = append(ratios, times[last].Seconds()/bareTimes[last].Seconds())
-			over = append(over, times[last]-bareTimes[last]*11/10)
+		begin = time.Now()
+		started := make(chan error, 1)
+		go func() { _, err := s.client.Start(b.Context(), "web", api.StartRequest{}); started <- err }()
+		awaitPort(b, port)
+		all.server = append(all.server, time.Since(begin))
+		if err := <-started; err != nil {
+			b.Fatal(err)
 		}
-		b.ReportMetric(median(bareTimes).Seconds(), "bare-start-s")
-		b.ReportMetric(median(times).Seconds(), "start-s")
-		b.ReportMetric(median(ratios), "start-ratio")
-		b.Logf("start until the port answers: bare %v, server %v", bareTimes, times)
-		b.ReportMetric(median(over).Seconds(), "start-beyond-1.1x-s")
+		s.stop(b, "web")
 	}
+	return all
 }
 
 // BenchmarkPort compares what a published port carries from and to the guest with QEMU's own network. Both guests run all
 // the time, and one is measured at a time.
 func BenchmarkPort(b *testing.B) {
-	s, port := serve(b), freePort(b)
+	s := serve(b)
+	for b.Loop() {
+		all := comparePort(b, s, pairs, 32*mib)
+		s.deleteAll(b)
+		for direction, r := range all.rates {
+			var ratios []float64
+			for i, bare := range r.bare {
+				ratios = append(ratios, r.port[i]/bare)
+			}
+			b.ReportMetric(median(r.bare), "user-network-"+direction+"-MiB/s")
+			b.ReportMetric(median(r.port), "port-"+direction+"-MiB/s")
+			b.ReportMetric(median(ratios), "port-"+direction+"-ratio")
+			b.Logf("MiB/s %s the guest: user network %.1f, port %.1f", direction, r.bare, r.port)
+		}
+		b.ReportMetric(float64(all.keeper)/mib, "keeper-MiB")
+	}
+}
+
+// carried is what ports carry "from" and "to" the guest, and the resident memory of the keeper after that, in bytes.
+type carried struct {
+	rates  map[string]rates
+	keeper int64
+}
+
+// rates are in MiB a second, pair by pair.
+type rates struct{ bare, port []float64 }
+
+// comparePort moves so many bytes in each direction, in each pair, and fails where the keeper has more memory than its bound.
+func comparePort(b testing.TB, s *server, pairs int, size int64) carried {
+	b.Helper()
+	port := freePort(b)
 	s.create(b, "web", port)
 	q := newBare(b, s.startMachine(b, "web").PID)
 	q.start(b)
 	awaitPort(b, port)
 	awaitPort(b, q.port)
-	const size = 32 * mib
+	prepareBoth(b, s, q, size)
+	all := carried{rates: map[string]rates{}}
+	for direction, move := range map[string]func(testing.TB, uint16, int64){"from": download, "to": upload} {
+		rate := func(port uint16) float64 {
+			begin := time.Now()
+			move(b, port, size)
+			return float64(size) / mib / time.Since(begin).Seconds()
+		}
+		var r rates
+		for range pairs {
+			r.bare = append(r.bare, rate(q.port))
+			r.port = append(r.port, rate(port))
+		}
+		all.rates[direction] = r
+	}
+	all.keeper = residentOfKeeper(b, s.get(b, "web").PID)
+	if all.keeper > mostKeeperNet {
+		b.Errorf("the keeper has %d bytes after that, the bound is %d", all.keeper, mostKeeperNet)
+	}
+	return all
+}
+
+// prepareBoth makes both guests serve a file of so many bytes, and count what they are sent.
+func prepareBoth(b testing.TB, s *server, q *bare, size int64) {
+	b.Helper()
 	script := fmt.Sprintf(`mkdir -p /srv/cgi-bin && dd if=/dev/zero of=/srv/large bs=1M count=%d && echo '#!/bin/sh
 echo Content-Type: text/plain; echo; wc -c' >/srv/cgi-bin/sink && chmod 755 /srv/cgi-bin/sink`, size/mib)
 	if r, err := s.client.Exec(b.Context(), "web", api.ExecRequest{Command: []string{"sh", "-c", script}}); err != nil || r.ExitCode != 0 {
@@ -91,66 +157,55 @@ echo Content-Type: text/plain; echo; wc -c' >/srv/cgi-bin/sink && chmod 755 /srv
 		}
 		return err
 	})
-	for b.Loop() {
-		for _, direction := range []struct {
-			name string
-			move func(*testing.B, uint16, int64)
-		}{{"from", download}, {"to", upload}} {
-			var bareRates, rates, ratios []float64
-			for range pairs {
-				begin := time.Now()
-				direction.move(b, q.port, size)
-				bareRates = append(bareRates, size/mib/time.Since(begin).Seconds())
-				begin = time.Now()
-				direction.move(b, port, size)
-				rates = append(rates, size/mib/time.Since(begin).Seconds())
-				ratios = append(ratios, rates[len(rates)-1]/bareRates[len(rates)-1])
-			}
-			b.ReportMetric(median(bareRates), "user-network-"+direction.name+"-MiB/s")
-			b.ReportMetric(median(rates), "port-"+direction.name+"-MiB/s")
-			b.ReportMetric(median(ratios), "port-"+direction.name+"-ratio")
-			b.Logf("MiB/s %s the guest: user network %.1f, port %.1f", direction.name, bareRates, rates)
-		}
-		withNetwork := residentOfKeeper(b, s.get(b, "web").PID)
-		b.ReportMetric(float64(withNetwork)/mib, "keeper-MiB")
-		if withNetwork > mostKeeperNet {
-			b.Errorf("the keeper has %d bytes after that, the bound is %d", withNetwork, mostKeeperNet)
-		}
-	}
 }
 
 // BenchmarkImage counts what a registry is asked for, and how much memory a machine without a network takes besides QEMU.
 func BenchmarkImage(b *testing.B) {
 	for b.Loop() {
-		s := serve(b)
-		var both sync.WaitGroup
-		for _, name := range []string{"one", "two"} {
-			s.create(b, name, 0)
-			both.Go(func() { _, _ = s.client.Start(b.Context(), name, api.StartRequest{}) })
-		}
-		both.Wait()
-		b.Logf("two machines at once: %s, each at most %d times", s.asked, s.asked.most())
-		if s.asked.most() != 1 {
-			b.Errorf("a blob was downloaded %d times, the bound is once", s.asked.most())
-		}
-		s.asked.forget()
-		s.create(b, "three", 0)
-		m := s.startMachine(b, "three")
-		b.Logf("another one: %s", s.asked)
-		b.ReportMetric(float64(s.asked.manifests), "another-manifests")
-		b.ReportMetric(float64(s.asked.bytes), "another-bytes")
-		if s.asked.manifests != 1 || s.asked.bytes != 0 {
-			b.Errorf("another machine of the image takes %s, the bounds are 1 and 0", s.asked)
-		}
-		resident := residentOfKeeper(b, m.PID)
-		b.ReportMetric(float64(resident)/mib, "keeper-without-network-MiB")
-		if resident > mostKeeper {
-			b.Errorf("the keeper of a machine without a network has %d bytes, the bound is %d", resident, mostKeeper)
-		}
+		c := measureImage(b, serve(b))
+		b.ReportMetric(float64(c.manifests), "another-manifests")
+		b.ReportMetric(float64(c.bytes), "another-bytes")
+		b.ReportMetric(float64(c.keeper)/mib, "keeper-without-network-MiB")
 	}
 }
 
-func (s *server) get(b *testing.B, name string) api.Machine {
+// imageCost is how often two machines at once have the blob downloaded that is downloaded most often, what another one asks
+// the registry for, and the resident memory of its keeper in bytes.
+type imageCost struct {
+	most, manifests, bytes int
+	keeper                 int64
+}
+
+// measureImage needs a server that has no images, and fails where a count or the memory exceeds its bound.
+func measureImage(b testing.TB, s *server) (c imageCost) {
+	b.Helper()
+	var both sync.WaitGroup
+	for _, name := range []string{"one", "two"} {
+		s.create(b, name, 0)
+		both.Go(func() { _, _ = s.client.Start(b.Context(), name, api.StartRequest{}) })
+	}
+	both.Wait()
+	c.most = s.asked.most()
+	b.Logf("two machines at once: %s, each at most %d times", s.asked, c.most)
+	if c.most != 1 {
+		b.Errorf("a blob was downloaded %d times, the bound is once", c.most)
+	}
+	s.asked.forget()
+	s.create(b, "three", 0)
+	m := s.startMachine(b, "three")
+	b.Logf("another one: %s", s.asked)
+	c.manifests, c.bytes = s.asked.manifests, s.asked.bytes
+	if c.manifests != 1 || c.bytes != 0 {
+		b.Errorf("another machine of the image takes %s, the bounds are 1 and 0", s.asked)
+	}
+	c.keeper = residentOfKeeper(b, m.PID)
+	if c.keeper > mostKeeper {
+		b.Errorf("the keeper of a machine without a network has %d bytes, the bound is %d", c.keeper, mostKeeper)
+	}
+	return c
+}
+
+func (s *server) get(b testing.TB, name string) api.Machine {
 	b.Helper()
 	m, err := s.client.Get(b.Context(), name)
 	if err != nil {
@@ -160,7 +215,7 @@ func (s *server) get(b *testing.B, name string) api.Machine {
 }
 
 // residentOfKeeper returns the resident memory, in bytes, of the process that has started a QEMU.
-func residentOfKeeper(b *testing.B, qemu int) int64 {
+func residentOfKeeper(b testing.TB, qemu int) int64 {
 	b.Helper()
 	field := func(pid, name string) string {
 		text, err := os.ReadFile("/proc/" + pid + "/status")
@@ -182,7 +237,7 @@ func residentOfKeeper(b *testing.B, qemu int) int64 {
 	return kib << 10
 }
 
-func freePort(b *testing.B) uint16 {
+func freePort(b testing.TB) uint16 {
 	b.Helper()
 	port, err := ocifixture.FreePort()
 	if err != nil {
@@ -202,7 +257,7 @@ const (
 
 // awaitPort waits until the web server of a guest answers. A network may accept a connection and then wait for the guest, so
 // there is another attempt before one has failed. There are few at a time, because networks bound their number.
-func awaitPort(b *testing.B, port uint16) {
+func awaitPort(b testing.TB, port uint16) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), answers)
 	defer cancel()
@@ -253,14 +308,14 @@ func move(ctx context.Context, method, url string, body io.Reader, expected func
 	return err
 }
 
-func download(b *testing.B, port uint16, size int64) {
+func download(b testing.TB, port uint16, size int64) {
 	b.Helper()
 	if err := move(b.Context(), http.MethodGet, address(port, "large"), nil, func(text []byte) bool { return int64(len(text)) == size }); err != nil {
 		b.Fatal(err)
 	}
 }
 
-func upload(b *testing.B, port uint16, size int64) {
+func upload(b testing.TB, port uint16, size int64) {
 	b.Helper()
 	body := bytes.NewReader(make([]byte, size)) // whose length is sent
 	if err := move(b.Context(), http.MethodPost, address(port, "cgi-bin/sink"), body, func(text []byte) bool {

@@ -30,44 +30,53 @@ var sizesOfLayers = []int{64, 40, 24, 12}
 // BenchmarkPull compares a pull into an empty cache, until the squashfs of the image is there, with tar that unpacks the same
 // compressed layers from files. The registry is on the loopback, and part of this process.
 func BenchmarkPull(b *testing.B) {
-	files, reference, registry := serveMixed(b)
-	cache := func() *ociimage.Cache {
-		return &ociimage.Cache{Directory: b.TempDir(), Registries: ociimage.Registries{Insecure: []string{registry}}}
-	}
 	for b.Loop() {
-		var tars, pulls []time.Duration
+		all := comparePull(b, sizesOfLayers, pairs)
 		var ratios []float64
-		var size int64
-		for range pairs {
-			tars = append(tars, untar(b, files))
-
-			images := cache()
-			begin := time.Now()
-			image, err := images.Get(b.Context(), reference, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			pulls = append(pulls, time.Since(begin))
-			size = image.Size
-			if err := image.Release(); err != nil {
-				b.Error(err)
-			}
-			if err := os.RemoveAll(images.Directory); err != nil {
-				b.Error(err)
-			}
-			last := len(pulls) - 1
-			ratios = append(ratios, pulls[last].Seconds()/tars[last].Seconds())
+		for i, tar := range all.tars {
+			ratios = append(ratios, all.pulls[i].Seconds()/tar.Seconds())
 		}
-		b.ReportMetric(median(tars).Seconds(), "tar-s")
-		b.ReportMetric(median(pulls).Seconds(), "pull-s")
+		b.ReportMetric(median(all.tars).Seconds(), "tar-s")
+		b.ReportMetric(median(all.pulls).Seconds(), "pull-s")
 		b.ReportMetric(median(ratios), "pull-ratio")
-		b.ReportMetric(float64(size)/mib, "squashfs-MiB")
-		b.Logf("tar %v, pull %v, ratios %.2f", tars, pulls, ratios)
+		b.ReportMetric(float64(all.squashfs)/mib, "squashfs-MiB")
+		b.Logf("tar %v, pull %v, ratios %.2f", all.tars, all.pulls, ratios)
 	}
 }
 
+// pulled is how long tar and pulls took, pair by pair, and the size of the squashfs in bytes.
+type pulled struct {
+	tars, pulls []time.Duration
+	squashfs    int64
+}
+
+// comparePull pulls an image with layers of so many MiB.
+func comparePull(b testing.TB, sizes []int, pairs int) (all pulled) {
+	b.Helper()
+	files, reference, registry := serveMixed(b, sizes)
+	for range pairs {
+		all.tars = append(all.tars, untar(b, files))
+
+		images := &ociimage.Cache{Directory: b.TempDir(), Registries: ociimage.Registries{Insecure: []string{registry}}}
+		begin := time.Now()
+		image, err := images.Get(b.Context(), reference, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		all.pulls = append(all.pulls, time.Since(begin))
+		all.squashfs = image.Size
+		if err := image.Release(); err != nil {
+			b.Error(err)
+		}
+		if err := os.RemoveAll(images.Directory); err != nil {
+			b.Error(err)
+		}
+	}
+	return all
+}
+
 // untar unpacks layers, one over the other, and returns how long tar takes.
-func untar(b *testing.B, files []string) time.Duration {
+func untar(b testing.TB, files []string) time.Duration {
 	b.Helper()
 	directory := b.TempDir()
 	defer os.RemoveAll(directory)
@@ -82,12 +91,12 @@ func untar(b *testing.B, files []string) time.Duration {
 
 // serveMixed serves an image of mixed files from a registry, and returns its layers as files, what it is called there, and the
 // address of the registry.
-func serveMixed(b *testing.B) (files []string, reference, registry string) {
+func serveMixed(b testing.TB, sizes []int) (files []string, reference, registry string) {
 	b.Helper()
 	var layers []v1.Layer
 	var packed int64
 	random := rand.New(rand.NewPCG(26, 26)) // always the same
-	for i, size := range sizesOfLayers {
+	for i, size := range sizes {
 		file := filepath.Join(b.TempDir(), fmt.Sprintf("layer%d.tar.gz", i))
 		text, err := mixedLayer(random, i, size*mib)
 		if err == nil {
@@ -120,7 +129,7 @@ func serveMixed(b *testing.B) (files []string, reference, registry string) {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { _ = served.Close() })
-	b.Logf("%d layers of %v MiB have %d MiB compressed", len(layers), sizesOfLayers, packed/mib)
+	b.Logf("%d layers of %v MiB have %d MiB compressed", len(layers), sizes, packed/mib)
 	return files, served.Host + "/library/mixed:1", served.Host
 }
 

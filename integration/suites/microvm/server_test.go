@@ -27,8 +27,8 @@ type server struct {
 	asked     *asked
 }
 
-// serve starts a server that has no images, and ends it with its machines at the end of the benchmark.
-func serve(b *testing.B) *server {
+// serve starts a server that has no images, and ends it with its machines at the end of the test.
+func serve(b testing.TB) *server {
 	b.Helper()
 	directory, err := os.MkdirTemp("/tmp", "smolvm") //nolint:usetesting // paths of sockets are short
 	if err != nil {
@@ -54,7 +54,7 @@ func serve(b *testing.B) *server {
 
 func (s *server) file(name string) string { return filepath.Join(s.directory, name) }
 
-func (s *server) serveImages(b *testing.B) {
+func (s *server) serveImages(b testing.TB) {
 	b.Helper()
 	web, err := ocifixture.Web()
 	if err != nil {
@@ -67,8 +67,8 @@ func (s *server) serveImages(b *testing.B) {
 	s.asked.forget() // what the image was pushed with
 }
 
-// start runs the server until the end of the benchmark.
-func (s *server) start(b *testing.B) {
+// start runs the server until the end of the test.
+func (s *server) start(b testing.TB) {
 	b.Helper()
 	log, err := os.Create(s.file("log"))
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *server) start(b *testing.B) {
 }
 
 // deleteAll ends machines, which outlive the server.
-func (s *server) deleteAll(b *testing.B) {
+func (s *server) deleteAll(b testing.TB) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), ends)
 	defer cancel()
@@ -122,7 +122,7 @@ func (s *server) deleteAll(b *testing.B) {
 }
 
 // create creates a machine with the image web, and a port unless that is 0.
-func (s *server) create(b *testing.B, name string, port uint16) {
+func (s *server) create(b testing.TB, name string, port uint16) {
 	b.Helper()
 	memory, size := int64(256), int64(1)
 	request := api.CreateRequest{Name: name, Image: "web:1", MemoryMB: &memory, StorageGB: &size, OverlayGB: &size}
@@ -134,7 +134,7 @@ func (s *server) create(b *testing.B, name string, port uint16) {
 	}
 }
 
-func (s *server) startMachine(b *testing.B, name string) api.Machine {
+func (s *server) startMachine(b testing.TB, name string) api.Machine {
 	b.Helper()
 	m, err := s.client.Start(b.Context(), name, api.StartRequest{})
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *server) startMachine(b *testing.B, name string) api.Machine {
 	return m
 }
 
-func (s *server) stop(b *testing.B, name string) {
+func (s *server) stop(b testing.TB, name string) {
 	b.Helper()
 	if _, err := s.client.Stop(b.Context(), name); err != nil {
 		b.Fatal(err)
