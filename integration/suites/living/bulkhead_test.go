@@ -31,6 +31,8 @@ const (
 	rounds = 2
 	// noise is the tolerance for such a machine.
 	noise = time.Second
+	// goalBeside is the goal of the time beside clusters in trouble, divided by the time alone. The benchmark prints it.
+	goalBeside = 1.05
 	// troubled is the label of a cluster whose API server has a fault.
 	troubled = "troubled"
 )
@@ -206,6 +208,9 @@ func BenchmarkBulkheads(b *testing.B) {
 		alone, beside := c.judge(b)
 		b.ReportMetric(alone.Seconds(), "s-alone")
 		b.ReportMetric(beside.Seconds(), "s-beside-trouble")
-		b.ReportMetric(beside.Seconds()/alone.Seconds(), "ratio")
+		ratio := beside.Seconds() / alone.Seconds()
+		b.ReportMetric(ratio, "ratio")
+		b.Logf("%d clusters beside %d in trouble take %.2f times as long as alone, the goal is at most %v: %s", len(c.healthy), len(c.broken), ratio, goalBeside,
+			verdict(ratio <= goalBeside))
 	}
 }

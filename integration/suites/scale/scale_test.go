@@ -4,7 +4,6 @@ package scale_test
 import (
 	"context"
 	"fmt"
-	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -327,22 +326,20 @@ func report(results []result) {
 		n := float64(r.clusters)
 		per := func(verb string) float64 { return float64(r.requests[verb]) / n }
 		fmt.Fprintf(w, "%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f s\t%.1f s\t%.2f\t%s\t%s\t%d ms\t%d ms\t%.2f\t%.0f\t%.1f\t\n",
-			r.clusters, per("POST"), per("PUT"), per("PATCH"), per("GET"), r.operator.Seconds(), r.plain.Seconds(), r.operator.Seconds()/r.plain.Seconds(),
-			r.operatorCPU, r.plainCPU, r.one.Milliseconds(), r.onePlain.Milliseconds(), r.one.Seconds()/r.onePlain.Seconds(),
-			float64(r.clusterHeap)/n*thousand/(1<<20), float64(r.pods)/(1<<20))
+			r.clusters, per("POST"), per("PUT"), per("PATCH"), per("GET"), r.operator.Seconds(), r.plain.Seconds(), r.ratio(),
+			r.operatorCPU, r.plainCPU, r.one.Milliseconds(), r.onePlain.Milliseconds(), r.oneRatio(),
+			r.mib(), float64(r.pods)/(1<<20))
 	}
 	fmt.Fprintln(w, "clusters\trestart\tlisting the same objects\tratio\twrites\treads\t")
 	for _, r := range results {
 		fmt.Fprintf(w, "%d\t%.2f s\t%.2f s\t%.2f\t%d\t%d\t\n", r.clusters, r.restart.took.Seconds(), r.restart.lists.Seconds(),
-			r.restart.took.Seconds()/r.restart.lists.Seconds(), r.restart.writes, r.restart.reads)
+			r.restartRatio(), r.restart.writes, r.restart.reads)
 	}
 	if err := w.Flush(); err != nil {
 		panic(err)
 	}
-	if len(results) > 1 {
-		from, to := results[len(results)-2], results[len(results)-1]
-		exponent := math.Log(to.operator.Seconds()/from.operator.Seconds()) / math.Log(float64(to.clusters)/float64(from.clusters))
-		fmt.Printf("from %d to %d clusters the time grows with the exponent %.2f\n", from.clusters, to.clusters, exponent)
+	for _, line := range verdicts(results) {
+		fmt.Println(line)
 	}
 }
 
