@@ -106,6 +106,11 @@ func (l *lines) add(text string) {
 			return
 		}
 		said += fmt.Sprintf(" %s %s", line["type"], line["status"])
+	case "handler outcome changed":
+		if line["handler"] != "deployment" || line["reason"] != "Done" {
+			return
+		}
+		said += fmt.Sprintf(" %s %s", line["handler"], line["reason"])
 	case "node changed":
 		if line["phase"] != "Ready" {
 			return

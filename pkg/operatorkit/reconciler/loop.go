@@ -13,6 +13,7 @@ import (
 	"github.com/giantswarm/microerror"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
@@ -63,6 +64,8 @@ type Loop[O client.Object, T any] struct {
 	// is nil for a controller that observes nothing else.
 	Follow func(ctx context.Context, state T) (changed bool, err error)
 
+	outcomes chain.Outcomes
+
 	mu sync.Mutex
 	// repeated are how many passes over an object, one after the other, were repeated before anything was stored.
 	repeated map[string]int
@@ -104,6 +107,7 @@ func (l *Loop[O, T]) reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if !found {
 		chain.Forget(l.Name, request.String())
+		l.outcomes.Forget(request.String())
 		l.repeats(request.String(), nil)
 		return reconcile.Result{}, nil
 	}
@@ -135,10 +139,14 @@ func (l *Loop[O, T]) pass(ctx context.Context, request reconcile.Request, object
 	results := l.Chain.Run(ctx, state, deleting)
 	chain.ObservePass(l.Name, object.GetDeletionTimestamp() != nil, time.Since(began))
 	chain.Observe(l.Name, request.String(), deleting, results)
+	repeats := l.repeats(request.String(), results)
+	if !repeats && !errors.Is(ctx.Err(), context.Canceled) {
+		l.outcomes.Log(log.FromContext(ctx), request.String(), results)
+	}
 	if deleting && !slices.ContainsFunc(results, func(r chain.Result) bool { return !r.Done() }) {
 		return reconcile.Result{}, microerror.Mask(l.Finalizers.RemoveFinalizer(ctx, object, l.Finalizer))
 	}
-	if !l.repeats(request.String(), results) {
+	if !repeats {
 		if err := l.Controller.Store(ctx, object, state, results); err != nil {
 			return reconcile.Result{}, microerror.Mask(err)
 		}

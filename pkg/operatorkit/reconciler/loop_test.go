@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
@@ -117,6 +119,41 @@ func TestWhatIsFollowedIsGatheredAgain(t *testing.T) {
 		}
 		if diff := cmp.Diff(test.want, j.lines); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+// TestOutcomesAreLoggedOnceForEachObject: what is known of an object ends with it, and neither passes that are repeated
+// nor those that are interrupted say anything.
+func TestOutcomesAreLoggedOnceForEachObject(t *testing.T) {
+	wait, pod := chain.Wait("Starting", "it starts", 0), &corev1.Pod{}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	steps := []struct {
+		what    string
+		ctx     context.Context
+		pod     *corev1.Pod
+		outcome chain.Outcome
+		lines   int
+	}{
+		{"the first pass", t.Context(), pod, wait, 1},
+		{"the same again", t.Context(), pod, wait, 0},
+		{"a pass that is repeated", t.Context(), pod, chain.Again("a key was created"), 0},
+		{"an interrupted pass", stopped, pod, chain.Wait("Stopping", "it stops", 0), 0},
+		{"the object is gone", t.Context(), nil, wait, 0},
+		{"another one of its name", t.Context(), pod, wait, 1},
+	}
+	j := &journal{}
+	loop := reconciler.Loop[*corev1.Pod, *journal]{Name: "test", Controller: j, Finalizers: j}
+	for _, s := range steps {
+		lines := 0
+		logger := funcr.New(func(string, string) { lines++ }, funcr.Options{})
+		j.pod, loop.Chain = s.pod, chain.Chain[*journal]{{Handler: step{s.outcome}}}
+		if _, err := loop.Reconcile(log.IntoContext(s.ctx, logger), reconcile.Request{}); err != nil {
+			t.Fatal(err)
+		}
+		if lines != s.lines {
+			t.Errorf("%s: %d lines, want %d", s.what, lines, s.lines)
 		}
 	}
 }
