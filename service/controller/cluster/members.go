@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -25,6 +26,9 @@ type Members struct {
 	changed func(types.NamespacedName)
 	fence   *fence.Fence
 	keepers *sessions.Sessions[*keeper]
+	log     logr.Logger
+	// newKeeper is etcd.NewKeeper.
+	newKeeper func(logr.Logger, *fence.Fence, func()) *etcd.Keeper
 
 	mu sync.Mutex
 	// spared are the clusters whose members are not queried on purpose. Clusters that are neither there nor have a
@@ -44,7 +48,10 @@ type keeper struct {
 func NewMembers(changed func(types.NamespacedName), f *fence.Fence) *Members {
 	run := func(_ context.Context, k *keeper) { k.Run(k.life) }
 	end := func(k *keeper) { k.end() }
-	return &Members{changed: changed, fence: f, keepers: sessions.New(run, end), spared: map[types.NamespacedName]bool{}}
+	return &Members{
+		changed: changed, fence: f, keepers: sessions.New(run, end), log: log.Log.WithName("etcd"), newKeeper: etcd.NewKeeper,
+		spared: map[types.NamespacedName]bool{},
+	}
 }
 
 // Start runs the keepers until the context ends and waits until all have ended.
@@ -56,7 +63,8 @@ func (m *Members) want(name types.NamespacedName, a etcd.Access, masters []etcd.
 	defer m.mu.Unlock()
 	delete(m.spared, name)
 	k, begins := m.keepers.Ensure(name, func(*keeper) bool { return true }, func() *keeper {
-		k := &keeper{Keeper: etcd.NewKeeper(log.Log.WithName("etcd").WithValues("cluster", name.String()), m.fence, func() { m.changed(name) })}
+		// The key is that of the controllers' lines, so that a cluster's log has its members too.
+		k := &keeper{Keeper: m.newKeeper(m.log.WithValues("kvmconfig", name.String()), m.fence, func() { m.changed(name) })}
 		k.life, k.end = context.WithCancel(context.Background())
 		k.Want(a, masters) // before it runs
 		return k
