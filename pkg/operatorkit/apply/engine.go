@@ -38,6 +38,9 @@ type Set struct {
 	CreateOnly bool
 	// Created is called with each created object as the API server returned it; may be nil.
 	Created func(client.Object)
+	// Applied is called with each existing object once it was updated to the intent, as the API server returned it; may
+	// be nil. An object that had to be deleted and created again is Created.
+	Applied func(client.Object)
 }
 
 // Engine applies Sets. It is safe for concurrent use.
@@ -115,7 +118,7 @@ func (e *Engine) applyOne(ctx context.Context, set Set, desired client.Object) e
 	if err != nil {
 		return microerror.Mask(err)
 	}
-	intent.created = set.Created
+	intent.created, intent.applied = set.Created, set.Applied
 	if err := e.refusal(ctx, intent); err != nil {
 		return err
 	}

@@ -19,6 +19,8 @@ import (
 type intent struct {
 	// created is called with the object once it is created; may be nil.
 	created func(client.Object)
+	// applied is called with the object once the existing one was updated; may be nil.
+	applied func(client.Object)
 
 	// seen is the version of the object that the cache had when the intent was compared with it; empty for none.
 	seen string

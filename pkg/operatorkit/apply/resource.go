@@ -57,6 +57,9 @@ type Resource[T Owned] struct {
 	// Ends returns objects that are deleted once everything is as desired: exactly these, and not others
 	// of its name. It is nil for handlers that end nothing.
 	Ends func(T) []client.Object
+	// Wrote is called with each object that was created or updated, as the API server returned it, and the state that it
+	// was built from. It only reports. It is nil for handlers whose objects the engine's own log describes well enough.
+	Wrote func(context.Context, T, client.Object)
 	// KeepUnwanted keeps objects that are no longer wanted until the cluster is deleted, because they hold data.
 	KeepUnwanted bool
 }
@@ -122,7 +125,11 @@ func (h *handler[T]) EnsureCreated(ctx context.Context, state T) (chain.Outcome,
 		set.Kinds = h.Kinds
 	}
 	created := false
-	set.Created = func(client.Object) { created = true }
+	set.Applied = func(object client.Object) { h.wrote(ctx, state, object) }
+	set.Created = func(object client.Object) {
+		created = true
+		h.wrote(ctx, state, object)
+	}
 	if err := h.engine.Apply(ctx, set); err != nil {
 		return chain.Outcome{}, err
 	}
@@ -142,6 +149,12 @@ func (h *handler[T]) EnsureCreated(ctx context.Context, state T) (chain.Outcome,
 		return chain.NotConfigured(), nil
 	}
 	return chain.Done(), h.end(ctx, state)
+}
+
+func (h *handler[T]) wrote(ctx context.Context, state T, object client.Object) {
+	if h.Wrote != nil {
+		h.Wrote(ctx, state, object)
+	}
 }
 
 // end deletes what Ends returns.

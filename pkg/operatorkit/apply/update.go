@@ -120,6 +120,9 @@ func (e *Engine) apply(ctx context.Context, live client.Object, in *intent) erro
 		return err
 	}
 	e.remember(applied, in)
+	if in.applied != nil {
+		in.applied(applied)
+	}
 	return nil
 }
 
