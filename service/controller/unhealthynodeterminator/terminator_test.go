@@ -1,16 +1,20 @@
 package unhealthynodeterminator
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
@@ -61,25 +65,28 @@ func TestARepairIsReported(t *testing.T) {
 	config := &v1alpha1.KVMConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "demo"}}
 	event := told{"default/demo", "ab1cd/worker-w1-x", corev1.EventTypeWarning, "UnhealthyNodeTerminated", "Terminate", "worker-w1-x: " + why}
 	for name, test := range map[string]struct {
-		there bool
-		role  string
-		count float64
-		want  []told
+		deleted bool
+		role    string
+		count   float64
+		want    []told
 	}{
-		"a worker":                         {true, key.RoleWorker, 1, []told{event}},
-		"a master":                         {true, key.RoleMaster, 1, []told{event}},
-		"a pod that is another one by now": {false, key.RoleWorker, 0, nil},
+		"a worker":                  {true, key.RoleWorker, 1, []told{event}},
+		"a master":                  {true, key.RoleMaster, 1, []told{event}},
+		"a pod that is not deleted": {false, key.RoleWorker, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ab1cd", Name: "worker-w1-x", UID: "u", Labels: map[string]string{key.LabelApp: test.role}}}
-			existing := pod.DeepCopy()
-			if !test.there {
-				existing.UID = "other"
+			refuse := interceptor.Funcs{Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, pod.Name, nil)
+			}}
+			b := fake.NewClientBuilder().WithObjects(pod.DeepCopy())
+			if !test.deleted {
+				b = b.WithInterceptorFuncs(refuse)
 			}
-			c := fake.NewClientBuilder().WithObjects(existing).Build()
+			c := b.Build()
 			got, before := &recorder{}, counted(t, test.role)
 			err := terminator{apply.New(c, c, clock.RealClock{}), got}.Terminate(t.Context(), config, pod, why)
-			if (err == nil) != test.there {
+			if (err == nil) != test.deleted {
 				t.Errorf("error %v", err)
 			}
 			if count := counted(t, test.role) - before; count != test.count {
