@@ -95,6 +95,8 @@ func serve(c *cobra.Command) error {
 	}
 	log := r.log(c.ErrOrStderr())
 	images.Progress = func(text string) { log.Info("Image", "progress", text) }
+	meters := server.NewMeters()
+	settings.Meter = meters
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -118,7 +120,7 @@ func serve(c *cobra.Command) error {
 		return err
 	}
 	log.Info("Serving smolvm's API on QEMU; machines keep running when this server ends", "listen", r.text("listen"), "state", settings.State, "version", settings.Version)
-	err = server.Serve(ctx, listener, server.New(server.Options{Machines: machines, Log: log, Version: settings.Version, DrainTime: microvm.DrainTimeout}))
+	err = server.Serve(ctx, listener, server.New(server.Options{Machines: machines, Log: log, Version: settings.Version, Meters: meters, DrainTime: microvm.DrainTimeout}))
 	cancel()
 	<-supervising
 	return err

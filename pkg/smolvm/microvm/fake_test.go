@@ -226,9 +226,16 @@ func (f *fakeImages) Get(ctx context.Context, reference string, _ *authn.AuthCon
 	if _, by, ok := strings.Cut(reference, "@"); ok {
 		digest = by
 	}
+	image := ociimage.Image{Digest: digest}
+	if !f.cache[digest] {
+		image.Pulled = pullTime
+	}
 	f.cache[digest] = true
-	return ociimage.Image{Digest: digest}, nil
+	return image, nil
 }
+
+// pullTime is how long an image takes that is not in the cache.
+const pullTime = 3 * time.Second
 
 func (f *fakeImages) Add(ctx context.Context, local ociimage.Local) (ociimage.Image, error) {
 	f.asked = append(f.asked, local.Reference)
@@ -257,6 +264,7 @@ type node struct {
 	state   string
 	keepers *fakeKeepers
 	images  *fakeImages
+	meter   Meter
 }
 
 func newNode(t *testing.T) *node {
@@ -275,7 +283,8 @@ func (n *node) open() *Manager {
 	n.t.Helper()
 	m, err := Open(Settings{
 		State: n.state, Run: filepath.Join(n.state, "run"), Images: n.state, Artifacts: n.artifacts(), Publish: netip.MustParseAddr("127.0.0.1"), Egress: egress.Policy{Floor: egress.FloorStrict},
-		Host: instance.Host{QEMU: "qemu", Acceleration: qemu.ModeTCG, AllowEmulation: true},
+		Host:  instance.Host{QEMU: "qemu", Acceleration: qemu.ModeTCG, AllowEmulation: true},
+		Meter: n.meter,
 	}, n.images, n.keepers, slog.New(slog.DiscardHandler))
 	if err != nil {
 		n.t.Fatal(err)

@@ -135,6 +135,9 @@ func (m *Manager) image(ctx context.Context, r Record, auth *authn.AuthConfig) (
 	if err != nil && ctx.Err() == nil {
 		return image, imageError(reference, err)
 	}
+	if err == nil && image.Pulled > 0 && m.settings.Meter != nil {
+		m.settings.Meter.Pulled(image.Pulled)
+	}
 	return image, err
 }
 
@@ -277,6 +280,7 @@ func (m *Manager) awaitReady(ctx context.Context, one *machine, ended <-chan str
 		o := m.observe(ctx, r)
 		switch p := phaseOf(o); {
 		case p == phaseUp || o.answers && o.status.Agent.Ready && p != phaseEnding:
+			m.booted(r)
 			m.step("start: ready")
 			return nil
 		case o.answers:
@@ -292,6 +296,13 @@ func (m *Manager) awaitReady(ctx context.Context, one *machine, ended <-chan str
 			lost = m.now()
 		case <-look.C:
 		}
+	}
+}
+
+// booted counts the boot of a machine. An earlier server may have started it, and the host's clock may have been set since.
+func (m *Manager) booted(r Record) {
+	if m.settings.Meter != nil {
+		m.settings.Meter.Booted(max(0, m.now().Sub(r.Started)))
 	}
 }
 

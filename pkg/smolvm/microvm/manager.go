@@ -54,6 +54,17 @@ type Settings struct {
 	Version string
 	// SurvivesRestart says that machines outlive the server's pod.
 	SurvivesRestart bool
+	// Meter counts what takes long. May be nil.
+	Meter Meter
+}
+
+// Meter counts what takes long. Its methods are called concurrently.
+type Meter interface {
+	// Booted counts a machine that took a time from its start until its guest answered. A boot that no request waited
+	// for until its end is not counted.
+	Booted(took time.Duration)
+	// Pulled counts an image that took a time to pull. An image from the cache, or of an artifact, is not counted.
+	Pulled(took time.Duration)
 }
 
 // Images gets images.

@@ -114,6 +114,8 @@ type Image struct {
 	Size int64
 	// Process is what the image runs.
 	Process Process
+	// Pulled is how long Get took to pull the image; 0 if it was in the cache.
+	Pulled time.Duration
 
 	use *slots.Use
 }

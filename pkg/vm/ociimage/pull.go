@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -24,6 +25,7 @@ type pull struct {
 	sources  []*source
 	auth     *authn.AuthConfig
 	progress *progress
+	begun    time.Time
 }
 
 func (c *Cache) newPull(ref reference, auth *authn.AuthConfig) (*pull, error) {
@@ -37,7 +39,7 @@ func (c *Cache) newPull(ref reference, auth *authn.AuthConfig) (*pull, error) {
 		return nil, err
 	}
 	return &pull{
-		cache: c, ref: ref, images: filepath.Join(root, imagesName), guard: guard, sources: all, auth: auth,
+		cache: c, ref: ref, images: filepath.Join(root, imagesName), guard: guard, sources: all, auth: auth, begun: time.Now(),
 		progress: &progress{what: ref.text, every: c.patience().every, tell: c.Progress},
 	}, nil
 }
@@ -187,7 +189,9 @@ func (p *pull) fill(ctx context.Context, asked, digest string, m *manifest) (_ I
 	if err == nil && image == nil {
 		err = fmt.Errorf("%s has changed while it was made", rootName)
 	}
-	return given(image), err
+	pulled := given(image)
+	pulled.Pulled = time.Since(p.begun)
+	return pulled, err
 }
 
 // prove downloads the blobs of an image that is in the cache. Its manifest is no proof that a repository has it: a tenant

@@ -94,8 +94,9 @@ func TestSecondMachineAsksForOneManifest(t *testing.T) {
 		{"/web@" + digest, nil},
 		{"/web:ignored@" + digest, nil},
 	} {
-		if got := get(t, c, r.host+step.reference); got.Digest != digest {
-			t.Errorf("%d: the digest is %s", n, got.Digest)
+		// Only the first one is pulled.
+		if got := get(t, c, r.host+step.reference); got.Digest != digest || (got.Pulled > 0) != (n == 0) {
+			t.Errorf("%d: the digest is %s, pulled in %s", n, got.Digest, got.Pulled)
 		}
 		requests := r.log()
 		if n == 0 && len(requests) == 6 {
