@@ -4,9 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
 	"testing"
 	"time"
 
@@ -28,8 +25,7 @@ var (
 // cluster is what its KVMConfig says.
 func TestRunsWithFaults(t *testing.T) {
 	klog.SetLogger(logr.Discard())
-	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	ctx := untilInterrupted(t)
 	world, err := chaos.Start(ctx, *atOnce)
 	if err != nil {
 		t.Fatal(err)

@@ -3,9 +3,6 @@ package chaos_test
 import (
 	"context"
 	"flag"
-	"os"
-	"os/signal"
-	"syscall"
 	"testing"
 
 	"github.com/kvm-operator/kvm-operator/integration/suites/chaos"
@@ -55,8 +52,7 @@ func crashes(t *testing.T, operation string, do func(context.Context, *chaos.Wor
 // inWorld does something in its own world.
 func inWorld(t *testing.T, do func(context.Context, *chaos.World) (violations, suspects []string)) {
 	t.Helper()
-	ctx, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
-	t.Cleanup(stop)
+	ctx := untilInterrupted(t)
 	world, err := chaos.Start(ctx, len(clusters))
 	if err != nil {
 		t.Fatal(err)
