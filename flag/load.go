@@ -1,7 +1,6 @@
 package flag
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -14,10 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// invalidConfigError says that a configuration file is missing, malformed or holds something that is not a setting.
 var invalidConfigError = &microerror.Error{Kind: "invalidConfigError"}
-
-// IsInvalidConfig reports whether a configuration file is missing, malformed or holds something that is not a setting.
-func IsInvalidConfig(err error) bool { return errors.Is(err, invalidConfigError) }
 
 // extensions are the extensions of configuration files.
 var extensions = []string{".yaml", ".yml", ".json"}

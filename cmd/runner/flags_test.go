@@ -81,7 +81,7 @@ func TestLoad(t *testing.T) {
 		Settings: keeper.Settings{
 			Name: "worker-1", Run: "/run/kvm-operator", QEMU: "qemu-system-x86_64", QEMUUser: keeper.QEMUUser, Timeouts: timeouts,
 		},
-		Source:      osimage.Source{Image: osimage.Flatcar("beta", "1.2.3"), Images: "/usr/code/images", MaxImageFile: 8 << 30},
+		Source:      osimage.Source{Image: osimage.FlatcarFrom(osimage.FlatcarMirror, "beta", "1.2.3"), Images: "/usr/code/images", MaxImageFile: 8 << 30},
 		MachineType: "q35", CPUs: 2, Memory: 3072,
 		Disks:      []noderunner.Disk{{Serial: "rootfs", Size: 5 << 30}, {Serial: "dockerfs", Size: 50 << 30}, {Serial: "kubeletfs", Size: 5 << 30}},
 		DNSServers: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}, NTPServers: []netip.Addr{netip.MustParseAddr("10.0.0.3")},

@@ -37,7 +37,7 @@ func TestCDIsChangedAndEjected(t *testing.T) {
 	moved := func(id string, states ...bool) {
 		t.Helper()
 		for _, open := range states {
-			if got := next[qmp.TrayMoved](t, moves, qmp.EventTrayMoved); got != (qmp.TrayMoved{ID: id, Open: open}) {
+			if got := next[trayMoved](t, moves, qmp.EventTrayMoved); got != (trayMoved{ID: id, Open: open}) {
 				t.Errorf("the tray moved: %+v; want %s open %t", got, id, open)
 			}
 		}

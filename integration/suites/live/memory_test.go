@@ -23,7 +23,7 @@ func TestBalloon(t *testing.T) {
 	m := tiny(t)
 	m.Memory = 512
 	g := start(t, m, qmp.WithPatience(qmp.Patience{Balloon: time.Second}))
-	changes := g.Subscribe(qmp.EventBalloonChange)
+	changes := g.Subscribe(eventBalloonChange)
 
 	if actual, err := g.SetMemory(t.Context(), 256*mib); actual != 512*mib {
 		t.Errorf("a guest that has not started has %d", actual)
@@ -55,7 +55,7 @@ func TestBalloon(t *testing.T) {
 func seriesTo(t *testing.T, changes *qmp.Subscription, bytes int64) (series []int64) {
 	t.Helper()
 	for len(series) == 0 || series[len(series)-1] != bytes {
-		series = append(series, next[qmp.BalloonChange](t, changes, qmp.EventBalloonChange).Actual)
+		series = append(series, next[balloonChange](t, changes, eventBalloonChange).Actual)
 	}
 	return series
 }

@@ -29,10 +29,10 @@ func TestStatusFromStartToPause(t *testing.T) {
 	}
 	is(qmp.Status{Status: "prelaunch"})
 	do(t, g.Cont(t.Context()))
-	next[any](t, events, qmp.EventResume)
+	next[any](t, events, eventResume)
 	is(qmp.Status{Running: true, Status: "running"})
 	do(t, g.Stop(t.Context()))
-	next[any](t, events, qmp.EventStop)
+	next[any](t, events, eventStop)
 	is(qmp.Status{Status: "paused"})
 	if version, err := g.Version(t.Context()); err != nil || version.QEMU.Major < 7 {
 		t.Errorf("the version is %s, %v", version, err)
@@ -48,7 +48,7 @@ func TestPowerButtonShutsTheGuestDown(t *testing.T) {
 	g.boot(t)
 	events := g.Subscribe()
 	do(t, g.Powerdown(t.Context()))
-	next[any](t, events, qmp.EventPowerdown)
+	next[any](t, events, eventPowerdown)
 	shutdown(t, events, qmp.EventShutdown, true, "guest-shutdown")
 	if status := g.end(t); status != 0 {
 		t.Errorf("QEMU ends with %d", status)
@@ -77,7 +77,7 @@ func TestPowerButtonIgnored(t *testing.T) {
 	g.boot(t)
 	events := g.Subscribe()
 	do(t, g.Powerdown(t.Context()))
-	next[any](t, events, qmp.EventPowerdown)
+	next[any](t, events, eventPowerdown)
 	g.expect(t, 0, "tiny: powerdown ignored")
 	do(t, g.Quit(t.Context()))
 	shutdown(t, events, qmp.EventShutdown, false, "host-qmp-quit")
@@ -93,7 +93,7 @@ func TestPowerButtonWithoutOperatingSystem(t *testing.T) {
 	do(t, g.Cont(t.Context()))
 	events := g.Subscribe()
 	do(t, g.Powerdown(t.Context()))
-	next[any](t, events, qmp.EventPowerdown)
+	next[any](t, events, eventPowerdown)
 	g.signal(syscall.SIGTERM)
 	shutdown(t, events, qmp.EventShutdown, false, "host-signal")
 	if status := g.end(t); status != 0 {

@@ -50,12 +50,12 @@ func TestWhoKeepsBootDataCanJoin(t *testing.T) {
 	// The token looks two days old.
 	long := joining.TokensAt("another seed", time.Now()).Current(joining.Node{Role: key.RoleWorker, ID: "w0aaa"}).String()
 	private.Data[nodepod.UserData] = encoded(t, strings.Replace(decoded(t, want), now, long, 1))
-	private.Annotations[key.AnnotationBootstrapToken] = joining.TokenID(long)
+	private.Annotations[key.AnnotationBootstrapToken] = tokenID(long)
 	must(t, theLab.Client.Update(t.Context(), &private))
 	l.touch(t)
 	lab.Eventually(t, patience, func() error {
 		if got := l.bootToken(t, key.RoleWorker, "w0aaa"); got != now {
-			return fmt.Errorf("the boot data has token %s, want %s", joining.TokenID(got), joining.TokenID(now))
+			return fmt.Errorf("the boot data has token %s, want %s", tokenID(got), tokenID(now))
 		}
 		return nil
 	})

@@ -82,26 +82,6 @@ type CNI struct {
 	MTU int32
 }
 
-// Objects returns all add-ons of a cluster, in the order in which they are applied. It leaves out disabled add-ons.
-func Objects(p Params) ([]client.Object, error) {
-	network, err := NetworkObjects(p)
-	if err != nil {
-		return nil, err
-	}
-	all := append(RBAC(p), network...)
-	if !p.KubeProxy.Disabled {
-		objects, err := KubeProxy(p)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, objects...)
-	}
-	if !p.CoreDNS.Disabled {
-		all = append(all, CoreDNS(p)...)
-	}
-	return all, nil
-}
-
 // NetworkObjects returns the pod network of a cluster; none if the type is CNINone.
 func NetworkObjects(p Params) ([]client.Object, error) {
 	switch p.CNI.Type {

@@ -150,7 +150,7 @@ func kinds() []client.Object { return addons.Kinds() }
 // pass applies everything and returns the requests that it sent.
 func pass(t *testing.T, engine *apply.Engine, asked *requests, p addons.Params) []string {
 	t.Helper()
-	objects, err := addons.Objects(p)
+	objects, err := objectsOf(p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -135,32 +135,21 @@ func withoutNulls(content map[string]any) map[string]any {
 	return content
 }
 
-// TestSwitchesLeaveAddonsOut, and nothing else.
-func TestSwitchesLeaveAddonsOut(t *testing.T) {
+func TestPodNetworkIsThatOfTheType(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*addons.Params)
-		want   []string
+		want   []client.Object
 	}{
-		"everything is on":              {func(*addons.Params) {}, []string{"rbac", "flannel", "kube-proxy", "coredns"}},
-		"flannel by its name":           {func(p *addons.Params) { p.CNI.Type = "flannel" }, []string{"rbac", "flannel", "kube-proxy", "coredns"}},
-		"the pod network is the user's": {func(p *addons.Params) { p.CNI.Type = "none" }, []string{"rbac", "kube-proxy", "coredns"}},
-		"kube-proxy is off":             {func(p *addons.Params) { p.KubeProxy.Disabled = true }, []string{"rbac", "flannel", "coredns"}},
-		"CoreDNS is off":                {func(p *addons.Params) { p.CoreDNS.Disabled = true }, []string{"rbac", "flannel", "kube-proxy"}},
-		"all are off": {
-			func(p *addons.Params) { p.KubeProxy.Disabled, p.CoreDNS.Disabled, p.CNI.Type = true, true, "none" }, []string{"rbac"},
-		},
+		"flannel without a type":        {func(*addons.Params) {}, split(t, params())["flannel"]},
+		"flannel by its name":           {func(p *addons.Params) { p.CNI.Type = addons.CNIFlannel }, split(t, params())["flannel"]},
+		"the pod network is the user's": {func(p *addons.Params) { p.CNI.Type = addons.CNINone }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := params(test.change)
-			var want []client.Object
-			for _, addon := range test.want {
-				want = append(want, split(t, p)[addon]...)
-			}
-			got, err := addons.Objects(p)
+			got, err := addons.NetworkObjects(params(test.change))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(text(t, want), text(t, got)); diff != "" {
+			if diff := cmp.Diff(text(t, test.want), text(t, got)); diff != "" {
 				t.Errorf("other objects (-want +got):\n%s", diff)
 			}
 		})
@@ -180,7 +169,7 @@ func TestKindsAreComplete(t *testing.T) {
 		}
 		return slices.Sorted(maps.Keys(found))
 	}
-	all, err := addons.Objects(params())
+	all, err := objectsOf(params())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +205,7 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects, err := addons.Objects(params(test.change))
+			objects, err := objectsOf(params(test.change))
 			if err == nil {
 				t.Fatalf("it is accepted: %d objects", len(objects))
 			}
@@ -225,4 +214,24 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// objectsOf returns all add-ons of a cluster that are not disabled, in the order in which they are applied.
+func objectsOf(p addons.Params) ([]client.Object, error) {
+	network, err := addons.NetworkObjects(p)
+	if err != nil {
+		return nil, err
+	}
+	all := append(addons.RBAC(p), network...)
+	if !p.KubeProxy.Disabled {
+		objects, err := addons.KubeProxy(p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, objects...)
+	}
+	if !p.CoreDNS.Disabled {
+		all = append(all, addons.CoreDNS(p)...)
+	}
+	return all, nil
 }

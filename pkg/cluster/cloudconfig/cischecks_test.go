@@ -58,10 +58,23 @@ func newBootedNode(t *testing.T, p Params) *bootedNode {
 		t.Fatal(err)
 	}
 	var err error
-	if n.addons, err = addons.Objects(addons.Params{Cluster: p.Cluster, Versions: p.Versions, APIServerURL: p.APIServerURL}); err != nil {
+	if n.addons, err = addOns(addons.Params{Cluster: p.Cluster, Versions: p.Versions, APIServerURL: p.APIServerURL}); err != nil {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// addOns returns the add-ons that a cluster has if none is disabled.
+func addOns(p addons.Params) ([]client.Object, error) {
+	network, err := addons.NetworkObjects(p)
+	if err != nil {
+		return nil, err
+	}
+	proxy, err := addons.KubeProxy(p)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(addons.RBAC(p), network, proxy, addons.CoreDNS(p)), nil
 }
 
 func flagValues(args []string) map[string]string {

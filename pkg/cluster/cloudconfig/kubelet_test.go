@@ -126,7 +126,7 @@ func TestAMasterWithOneProcessorHasRoomForItsPods(t *testing.T) {
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
 		left.Sub(*staticPod(t, data, name).Spec.Containers[0].Resources.Requests.Cpu())
 	}
-	objects, err := addons.Objects(addons.Params{Cluster: params.Cluster, Versions: params.Versions, APIServerURL: params.APIServerURL})
+	objects, err := addOns(addons.Params{Cluster: params.Cluster, Versions: params.Versions, APIServerURL: params.APIServerURL})
 	if err != nil {
 		t.Fatal(err)
 	}

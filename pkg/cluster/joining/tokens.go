@@ -10,7 +10,6 @@ import (
 	"encoding/binary"
 	"math/big"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,12 +49,6 @@ type Token struct {
 
 // String returns the token in the form of boot data.
 func (t Token) String() string { return t.ID + "." + t.Secret }
-
-// TokenID returns the public part of a token in the form of boot data.
-func TokenID(token string) string {
-	id, _, _ := strings.Cut(token, ".")
-	return id
-}
 
 // Node is a node of a cluster. It does not have the name of a pod, because a node stays the same when its pod is
 // replaced.

@@ -17,7 +17,7 @@ import (
 
 func worker() (Settings, prepared) {
 	s := Settings{
-		Settings: keeper.Settings{Name: "worker-w1", Run: "/run/kvm-operator"}, Source: osimage.Source{Image: osimage.Flatcar("stable", "4459.2.1")},
+		Settings: keeper.Settings{Name: "worker-w1", Run: "/run/kvm-operator"}, Source: osimage.Source{Image: osimage.FlatcarFrom(osimage.FlatcarMirror, "stable", "4459.2.1")},
 		CPUs: 4, Memory: 3072, State: "/usr/code/rootfs",
 		Disks:   []Disk{{Serial: "rootfs", Size: 5 << 30}, {Serial: "dockerfs", Size: 50 << 30}, {Serial: "kubeletfs", Size: 5 << 30}},
 		Shares:  []Share{{Tag: "logs", Path: "/data/logs"}},

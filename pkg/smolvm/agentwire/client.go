@@ -109,9 +109,6 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Done is closed when the session has ended. Err then says why.
-func (c *Client) Done() <-chan struct{} { return c.done }
-
 // Err returns why the session has ended, and nil before.
 func (c *Client) Err() error {
 	select {

@@ -79,12 +79,12 @@ func TestHostileGuestEndsOnlyItsSession(t *testing.T) {
 				time.AfterFunc(10*time.Millisecond, func() { _ = c.connection.(net.Conn).SetDeadline(time.Unix(1, 0)) })
 				test.want = "timeout"
 			}
-			go func() { <-c.Done(); blocked.Close() }()
+			go func() { <-c.done; blocked.Close() }()
 			_, err := c.Exec(t.Context(), Exec{Command: []string{"x"}}, nil, writer, nil)
 			if name != "two answers" && err == nil {
 				t.Error("the request has no error")
 			}
-			<-c.Done()
+			<-c.done
 			if err := c.Err(); !errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("the session ends with %v, want %s", err, test.want)
 			}

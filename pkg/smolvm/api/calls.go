@@ -170,16 +170,3 @@ func (c *Client) command(ctx context.Context, method, target string) error {
 func (c *Client) Capacity(ctx context.Context) (Capacity, error) {
 	return ask[Capacity](ctx, c, call{method: http.MethodGet, path: "/capacity"}, maxAnswer)
 }
-
-// Metrics copies the server's metrics, in Prometheus' text format, to a writer.
-func (c *Client) Metrics(ctx context.Context, out io.Writer) error {
-	answer, err := c.send(ctx, call{method: http.MethodGet, path: "/metrics"})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	if _, err := io.Copy(out, io.LimitReader(answer.Body, maxAnswer)); err != nil {
-		return fmt.Errorf("reading the metrics of smolvm: %w", err)
-	}
-	return nil
-}

@@ -54,20 +54,20 @@ func TestNewClientRefusesAddresses(t *testing.T) {
 
 func TestErrorsOfAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
-		status           int
-		body             string
-		code             Code
-		message          string
-		notFound, noPath bool
+		status   int
+		body     string
+		code     Code
+		message  string
+		notFound bool
 	}{
-		"an error has the server's code and sentence": {404, `{"error":"machine 'x' not found","code":"NOT_FOUND"}`, CodeNotFound, "machine 'x' not found", true, false},
-		"a code that is unknown passes through":       {500, `{"error":"x","code":"CLONE_IDENTITY_REJUVENATION_FAILED"}`, "CLONE_IDENTITY_REJUVENATION_FAILED", "x", false, false},
-		"an empty 404 is an unknown path":             {404, "", "", "smolvm answered 404 Not Found", false, true},
-		"a rejection is text":                         {422, "Failed to deserialize", "", "smolvm answered 422 Unprocessable Entity: Failed to deserialize", false, false},
-		"a proxy's page is text on one line":          {502, "<html>\r\n\x1b[31m bad\x00\xff gateway</html>", "", "smolvm answered 502 Bad Gateway: <html> [31m bad gateway</html>", false, false},
-		"other JSON is text":                          {503, `["a"]`, "", `smolvm answered 503 Service Unavailable: ["a"]`, false, false},
-		"a status of success is none here":            {204, "", "", "smolvm answered 204 No Content", false, false},
-		"a redirect is an error":                      {302, "", "", "smolvm answered 302 Found", false, false},
+		"an error has the server's code and sentence": {404, `{"error":"machine 'x' not found","code":"NOT_FOUND"}`, CodeNotFound, "machine 'x' not found", true},
+		"a code that is unknown passes through":       {500, `{"error":"x","code":"CLONE_IDENTITY_REJUVENATION_FAILED"}`, "CLONE_IDENTITY_REJUVENATION_FAILED", "x", false},
+		"an empty 404 is an unknown path":             {404, "", "", "smolvm answered 404 Not Found", false},
+		"a rejection is text":                         {422, "Failed to deserialize", "", "smolvm answered 422 Unprocessable Entity: Failed to deserialize", false},
+		"a proxy's page is text on one line":          {502, "<html>\r\n\x1b[31m bad\x00\xff gateway</html>", "", "smolvm answered 502 Bad Gateway: <html> [31m bad gateway</html>", false},
+		"other JSON is text":                          {503, `["a"]`, "", `smolvm answered 503 Service Unavailable: ["a"]`, false},
+		"a status of success is none here":            {204, "", "", "smolvm answered 204 No Content", false},
+		"a redirect is an error":                      {302, "", "", "smolvm answered 302 Found", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
@@ -86,8 +86,8 @@ func TestErrorsOfAnswers(t *testing.T) {
 			if told.Status() != test.status || told.Code != test.code || told.Message != test.message {
 				t.Errorf("the error is %d %q %q", told.Status(), told.Code, told.Message)
 			}
-			if IsNotFound(err) != test.notFound || IsUnknownRoute(err) != test.noPath {
-				t.Errorf("not found: %t, unknown path: %t", IsNotFound(err), IsUnknownRoute(err))
+			if IsNotFound(err) != test.notFound {
+				t.Errorf("not found: %t", IsNotFound(err))
 			}
 		})
 	}

@@ -107,10 +107,3 @@ func CodeOf(err error) Code {
 // IsNotFound reports whether there is no such machine. A 404 without a code is no such answer: it means that the server
 // does not know the path.
 func IsNotFound(err error) bool { return CodeOf(err) == CodeNotFound }
-
-// IsUnknownRoute reports whether the server does not know the path, as smolvm's older versions do not know resize. It
-// says nothing about machines.
-func IsUnknownRoute(err error) bool {
-	var found *Error
-	return errors.As(err, &found) && found.Code == "" && found.Status() == http.StatusNotFound
-}

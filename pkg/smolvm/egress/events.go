@@ -3,19 +3,13 @@ package egress
 import (
 	"container/list"
 	"encoding/json"
-	"maps"
 	"net/netip"
 	"sync"
 	"time"
 )
 
-const (
-	// maxEvents is how many different refusals are remembered. A further one replaces the oldest.
-	maxEvents = 200
-	// maxReasons is how many different reasons are counted apart. Further ones are counted as otherReason.
-	maxReasons  = 32
-	otherReason = "other"
-)
+// maxEvents is how many different refusals are remembered. A further one replaces the oldest.
+const maxEvents = 200
 
 // Event is a refusal: what a machine tried, and how often. A refusal that is repeated is one event.
 type Event struct {
@@ -35,15 +29,14 @@ type Event struct {
 // As JSON it is the answer to smolvm's GET /api/v1/machines/{name}/egress-events, with a reason and a count in addition.
 //
 // The machine decides how often something is refused, and what: memory is bounded, and each refusal takes the same short
-// time. Refusals of different destinations push out older ones; the counters miss none.
+// time. Refusals of different destinations push out older ones.
 type Events struct {
 	// Now is the time; by default time.Now.
 	Now func() time.Time
 
-	mu      sync.Mutex
-	last    list.List // of *remembered, the oldest first
-	known   map[refusal]*list.Element
-	reasons map[string]uint64
+	mu    sync.Mutex
+	last  list.List // of *remembered, the oldest first
+	known map[refusal]*list.Element
 }
 
 type refusal struct {
@@ -66,7 +59,6 @@ func (e *Events) Refused(protocol string, to netip.AddrPort, reason string) {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.count(reason)
 	now := time.Now
 	if e.Now != nil {
 		now = e.Now
@@ -90,16 +82,6 @@ func (e *Events) Refused(protocol string, to netip.AddrPort, reason string) {
 	event.count++
 }
 
-func (e *Events) count(reason string) {
-	if e.reasons == nil {
-		e.reasons = map[string]uint64{}
-	}
-	if _, known := e.reasons[reason]; !known && len(e.reasons) >= maxReasons {
-		reason = otherReason
-	}
-	e.reasons[reason]++
-}
-
 // Last returns the last refusals, at most limit of them (all if it is negative), the oldest first.
 func (e *Events) Last(limit int) []Event {
 	e.mu.Lock()
@@ -116,13 +98,6 @@ func (e *Events) Last(limit int) []Event {
 		})
 	}
 	return events
-}
-
-// Counts returns how often something was refused since the beginning, by reason.
-func (e *Events) Counts() map[string]uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return maps.Clone(e.reasons)
 }
 
 // MarshalJSON returns all refusals that are remembered.

@@ -20,16 +20,6 @@ const sector = 512
 // ErrShrink is returned by Create for a disk that is larger than requested.
 var ErrShrink = errors.New("a disk is never shrunk")
 
-// Spec is a disk of a virtual machine.
-type Spec struct {
-	// Serial is the serial number by which the guest finds the disk below /dev/disk/by-id, at most 20 bytes.
-	Serial string
-	// Path is the raw image or block device.
-	Path string
-	// Size is in bytes.
-	Size int64
-}
-
 // Create creates a raw image of size bytes, rounded up to whole sectors of 512 bytes. It takes no space until it is
 // written to. An existing image keeps its data: it is grown if it is smaller, and rejected with ErrShrink if it is
 // larger. A block device has to have at least the requested size.

@@ -15,12 +15,9 @@ const (
 	flatcarDomain = ".release.flatcar-linux.net"
 )
 
-// Flatcar returns the PXE image of a release of Flatcar Container Linux, such as 4459.2.1 of the channel stable, with
-// the signatures of its files.
-func Flatcar(channel, version string) Image { return FlatcarFrom(FlatcarMirror, channel, version) }
-
-// FlatcarFrom returns Flatcar from a mirror: the URL of the directory with its files, in which {channel} and {version}
-// are replaced by the channel and the version.
+// FlatcarFrom returns the PXE image of a release of Flatcar Container Linux, such as 4459.2.1 of the channel stable, with
+// the signatures of its files. The mirror, such as FlatcarMirror, is the URL of the directory with the files, in which
+// {channel} and {version} are replaced by the channel and the version.
 //
 // The arguments make Ignition run on every boot, because the root disk may be new, and mount the disk with serial
 // number "rootfs" as root.

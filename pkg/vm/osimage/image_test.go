@@ -95,7 +95,7 @@ func TestErrorsOfParseKeepSecrets(t *testing.T) {
 
 func TestGetRefusesAnImageThatWasNotParsed(t *testing.T) {
 	c, _ := newCache(t, t.TempDir())
-	if _, err := c.Get(t.Context(), Flatcar("stable", "../../etc")); err == nil || !strings.Contains(err.Error(), "name ") {
+	if _, err := c.Get(t.Context(), FlatcarFrom(FlatcarMirror, "stable", "../../etc")); err == nil || !strings.Contains(err.Error(), "name ") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -111,7 +111,7 @@ func TestFlatcar(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ got, want Image }{
 		"from Flatcar": {
-			got:  Flatcar("stable", "4459.2.1"),
+			got:  FlatcarFrom(FlatcarMirror, "stable", "4459.2.1"),
 			want: image("https://stable.release.flatcar-linux.net/amd64-usr/4459.2.1/", "flatcar-stable-4459.2.1"),
 		},
 		"from a mirror": {

@@ -201,7 +201,6 @@ func (c *Client) register(sent *call) []byte {
 		return nil
 	}
 	c.pending[c.lastID] = sent
-	c.log.Debug("QMP command", "id", c.lastID, "command", masked(line))
 	return append(line, '\n')
 }
 
@@ -215,7 +214,6 @@ func (c *Client) answer(m message, line []byte) bool {
 	}
 	delete(c.pending, *m.ID)
 	waiting.reply <- reply{message: m, line: bytes.Clone(line)}
-	c.log.Debug("QMP reply", "id", *m.ID, "command", waiting.command, "refusal", m.Error)
 	return true
 }
 

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"sync"
 )
@@ -14,7 +13,6 @@ import (
 // Client is a connection to a monitor of QEMU. Its methods are safe for concurrent use.
 type Client struct {
 	conn     net.Conn
-	log      *slog.Logger
 	patience Patience
 	// unsafeUnplug is set by WithUnsafeUnplug.
 	unsafeUnplug bool
@@ -34,9 +32,6 @@ type Client struct {
 // Option changes how a Client works.
 type Option func(*Client)
 
-// WithLogger logs commands, replies and events at debug level; passwords are masked. Without it nothing is logged.
-func WithLogger(logger *slog.Logger) Option { return func(c *Client) { c.log = logger } }
-
 // WithPatience sets how long live changes wait; zero fields keep their defaults.
 func WithPatience(patience Patience) Option {
 	return func(c *Client) { c.patience = patience.withDefaults() }
@@ -46,7 +41,6 @@ func WithPatience(patience Patience) Option {
 func newClient(conn net.Conn, options ...Option) *Client {
 	c := &Client{
 		conn:          conn,
-		log:           slog.New(slog.DiscardHandler),
 		patience:      Patience{}.withDefaults(),
 		greeted:       make(chan struct{}),
 		calls:         make(chan *call),
@@ -131,7 +125,6 @@ func (c *Client) end(cause error) {
 	if cause != nil && !errors.Is(cause, net.ErrClosed) {
 		err = fmt.Errorf("%w: %w", ErrClosed, cause)
 	}
-	c.log.Debug("QMP connection ended", "cause", err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.err = err

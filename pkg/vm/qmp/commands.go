@@ -81,7 +81,7 @@ func (c *Client) Writes(ctx context.Context) (uint64, error) {
 	return writes, err
 }
 
-// Powerdown presses the ACPI power button, which EventPowerdown confirms. The guest may ignore it; if it obeys,
+// Powerdown presses the ACPI power button, which the event POWERDOWN confirms. The guest may ignore it; if it obeys,
 // EventShutdown follows.
 func (c *Client) Powerdown(ctx context.Context) error {
 	return c.Execute(ctx, "system_powerdown", nil, nil)

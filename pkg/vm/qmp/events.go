@@ -5,22 +5,10 @@ package qmp
 const (
 	// EventShutdown says that the machine went down; see Shutdown.
 	EventShutdown = "SHUTDOWN"
-	// EventPowerdown says that the power button is pressed. No data.
-	EventPowerdown = "POWERDOWN"
 	// EventReset says that the machine was reset; see Shutdown.
 	EventReset = "RESET"
-	// EventStop and EventResume say that the CPUs are paused or run again. No data.
-	EventStop   = "STOP"
-	EventResume = "RESUME"
-	// EventGuestPanicked says that the guest reported a panic.
-	EventGuestPanicked = "GUEST_PANICKED"
-	// EventBalloonChange says that the guest has another size; see BalloonChange. It is sent at most once per second,
-	// and always for the last change.
-	EventBalloonChange = "BALLOON_CHANGE"
-	// EventTrayMoved says that the tray of a drive opened or closed; see TrayMoved.
+	// EventTrayMoved says that the tray of a drive opened or closed.
 	EventTrayMoved = "DEVICE_TRAY_MOVED"
-	// EventPortChange says that the guest opened or closed a virtio-serial port; see PortChange.
-	EventPortChange = "VSERPORT_CHANGE"
 	// EventSPICEInitialized says that a channel of a viewer is up; see SPICEChannel. EventSPICEDisconnected says that one
 	// is down; its data has only the address.
 	EventSPICEInitialized  = "SPICE_INITIALIZED"
@@ -37,26 +25,6 @@ type Shutdown struct {
 	Guest bool `json:"guest"`
 	// Reason is a ShutdownCause: guest-shutdown, guest-reset, host-qmp-quit, host-signal …
 	Reason string `json:"reason"`
-}
-
-// BalloonChange is the data of EventBalloonChange.
-type BalloonChange struct {
-	// Actual is the size of the guest in bytes.
-	Actual int64 `json:"actual"`
-}
-
-// TrayMoved is the data of EventTrayMoved.
-type TrayMoved struct {
-	// ID is the device's.
-	ID   string `json:"id"`
-	Open bool   `json:"tray-open"`
-}
-
-// PortChange is the data of EventPortChange.
-type PortChange struct {
-	// ID is the port's.
-	ID   string `json:"id"`
-	Open bool   `json:"open"`
 }
 
 // SPICEChannel is the data of EventSPICEInitialized.

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// maxQueued bounds the events that wait for one subscriber, because a guest can make QEMU send any number of them.
+// maxQueued bounds the events that wait for one subscriber, because a guest can make QEMU send any number of them. Further
+// events are dropped.
 const maxQueued = 1 << 14
 
 // Event is what QEMU sends on its own.
@@ -28,7 +29,8 @@ func (e Event) Decode(into any) error {
 	return nil
 }
 
-// Subscription delivers events in the order of their arrival, no matter how slowly they are received.
+// Subscription delivers events in the order of their arrival, no matter how slowly they are received. While 16384 wait,
+// further ones are dropped.
 type Subscription struct {
 	client *Client
 	names  []string // empty: all
@@ -40,7 +42,6 @@ type Subscription struct {
 	mu    sync.Mutex
 	queue []Event
 	ended bool // no further events will come
-	lost  uint64
 }
 
 // Subscribe receives the events of the given names, or all without names, from now on until Close. Earlier events are
@@ -66,13 +67,6 @@ func (c *Client) Subscribe(names ...string) *Subscription {
 // Events returns a channel that is closed after the last event when the connection has ended, and by Close.
 func (s *Subscription) Events() <-chan Event { return s.events }
 
-// Lost returns how many events were dropped because 16384 others were waiting already.
-func (s *Subscription) Lost() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lost
-}
-
 // Close ends the subscription; events that were not received yet are lost. Closing twice is not an error.
 func (s *Subscription) Close() {
 	s.close.Do(func() {
@@ -92,30 +86,23 @@ func (c *Client) subscribed() []*Subscription {
 
 // publish queues an event for its subscribers.
 func (c *Client) publish(e Event) {
-	c.log.Debug("QMP event", "event", e.Name, "data", string(e.Data))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for s := range c.subscriptions {
-		if len(s.names) > 0 && !slices.Contains(s.names, e.Name) {
-			continue
-		}
-		if s.add(e) == 1 {
-			c.log.Warn("QMP events are received too slowly and get lost", "event", e.Name)
+		if len(s.names) == 0 || slices.Contains(s.names, e.Name) {
+			s.add(e)
 		}
 	}
 }
 
-// add queues an event. If it is lost, add returns how many were lost so far, including this one.
-func (s *Subscription) add(e Event) (lost uint64) {
+// add queues an event, if there is room.
+func (s *Subscription) add(e Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.queue) >= maxQueued {
-		s.lost++
-		return s.lost
+	if len(s.queue) < maxQueued {
+		s.queue = append(s.queue, e)
+		s.awake()
 	}
-	s.queue = append(s.queue, e)
-	s.awake()
-	return 0
 }
 
 // end ends the subscription; queued events are still delivered.

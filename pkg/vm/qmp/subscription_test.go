@@ -44,9 +44,6 @@ func TestSlowSubscriberDelaysNoOtherAndLosesNothing(t *testing.T) {
 			t.Fatalf("event %d is %+v, %v", want, got, err)
 		}
 	}
-	if slow.Lost() != 0 {
-		t.Errorf("%d events are lost", slow.Lost())
-	}
 	select {
 	case e := <-other.Events():
 		t.Errorf("a subscriber of other events receives %v", e)
@@ -54,23 +51,25 @@ func TestSlowSubscriberDelaysNoOtherAndLosesNothing(t *testing.T) {
 	}
 }
 
-func TestLostEventsAreCounted(t *testing.T) {
+// TestEventsThatWaitAreBounded: a guest that makes QEMU send events without end fills no memory.
+func TestEventsThatWaitAreBounded(t *testing.T) {
 	const queued, events = 1 << 14, 3 << 14
-	c := connect(t, flood(events))
+	c := connect(t, func(p *peer) {
+		r, _ := p.next()
+		for range events {
+			p.event("COUNT", "{}")
+		}
+		p.reply(r, `{"running": true, "status": "running"}`)
+	})
 	s := c.Subscribe()
 	status(t, c)
-	lost := int(s.Lost())
-	for range events - lost {
-		<-s.Events()
+	received := 0
+	for range s.Events() {
+		received++
 	}
 	// Up to a queue's worth of events may have left the queue already.
-	if int(s.Lost()) != lost || lost > events-queued || lost < events-2*queued-1 {
-		t.Errorf("of %d events %d are lost, later %d; %d find place", events, lost, s.Lost(), queued)
-	}
-	select {
-	case e := <-s.Events():
-		t.Errorf("an event counted as lost is received: %v", e)
-	default:
+	if received < queued || received > 2*queued+1 {
+		t.Errorf("of %d events %d are received; %d may wait", events, received, queued)
 	}
 }
 
@@ -97,7 +96,7 @@ func TestEventHasNameDataAndTime(t *testing.T) {
 	if reset.Name != qmp.EventReset || !reset.Time.Equal(time.UnixMilli(1700000000250)) {
 		t.Errorf("the event is %s at %s", reset.Name, reset.Time)
 	}
-	if stop.Name != qmp.EventStop || !stop.Time.IsZero() || stop.Decode(&data) == nil {
+	if stop.Name != "STOP" || !stop.Time.IsZero() || stop.Decode(&data) == nil {
 		t.Errorf("the event without time and data is %+v", stop)
 	}
 }

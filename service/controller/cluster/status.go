@@ -21,9 +21,6 @@ import (
 const (
 	// ConditionReady is True when every step of every controller is done.
 	ConditionReady = state.ConditionReady
-	// ConditionReconciling exists, and is True, while the operator works or waits for something that does not need a
-	// person.
-	ConditionReconciling = reconciler.ConditionReconciling
 	// ConditionStalled exists, and is True, while only a person can fix the problem.
 	ConditionStalled = reconciler.ConditionStalled
 	// ConditionAvailable is True while the API of the workload cluster responds. Unlike Ready it does not depend on
