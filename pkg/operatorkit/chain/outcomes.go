@@ -1,7 +1,6 @@
 package chain
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -25,16 +24,15 @@ type outcome struct {
 // reasonNotConfigured is the reason in the log of a handler whose work the user did not request; it has no condition.
 const reasonNotConfigured = "NotConfigured"
 
-// Log logs each handler whose outcome for the object is another one than in the run before. Of handlers that have not
-// run before, as after a start of the operator, it logs those that are not done.
+// Log logs each handler whose outcome for the object is another one than when it last ran. Of handlers that have not run
+// before, as after a start of the operator, it logs those that are not done. Handlers that are blocked have not run.
 func (o *Outcomes) Log(logger logr.Logger, object string, results []Result) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	known := o.of(object)
-	passing := slices.ContainsFunc(results, func(r Result) bool { return r.is(StateStore) || r.is(StateAgain) })
 	for _, r := range results {
-		if passing && len(r.BlockedBy) > 0 {
-			continue // it runs in the next pass, which begins at once
+		if len(r.BlockedBy) > 0 {
+			continue // the handler that blocks it is logged
 		}
 		c := r.Condition(r.Handler)
 		now := outcome{c.Status, c.Reason}

@@ -60,7 +60,7 @@ func TestChangedOutcomesAreInTheLog(t *testing.T) {
 		},
 		"a handler that is blocked": {
 			runs{{done("release"), done("service")}, {worst, blocked}},
-			entries{"release Missing: " + worst.Condition("").Message, "service Blocked: waits for release"},
+			entries{"release Missing: " + worst.Condition("").Message},
 		},
 		"handlers that are blocked until a decision is stored": {
 			runs{{done("release"), done("service")}, {stores, blocked}, {done("release"), done("service")}},
