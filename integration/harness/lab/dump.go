@@ -77,13 +77,16 @@ func (l *Lab) Dump(t *testing.T, config *v1alpha1.KVMConfig) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text = etcdMark.ReplaceAllString(text, "${1}MARK/")
+		text = restoreTicket.ReplaceAllString(etcdMark.ReplaceAllString(text, "${1}MARK/"), "${1}TICKET")
 		id := config.Spec.Cluster.ID
 		name := fmt.Sprintf("%s %s/%s", object.GetObjectKind().GroupVersionKind().Kind, object.GetNamespace(), object.GetName())
 		dump[strings.ReplaceAll(name, id, "ID")] = strings.ReplaceAll(addresses.Replace(text), id, "ID")
 	}
 	return dump
 }
+
+// restoreTicket matches the ticket of a restore, which depends on the UID of the cluster's namespace.
+var restoreTicket = regexp.MustCompile(`(/etcd-ticket: restored)[0-9a-f]{12}\b`)
 
 // etcdMark matches the mark in the path of key.EtcdHostPath.
 var etcdMark = regexp.MustCompile(`(/home/core/volumes/[^/]+/)[0-9a-f]{16}/`)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -89,8 +90,10 @@ func TestANodeThatRollsIsInTheLog(t *testing.T) {
 
 // writable returns a management cluster with the Deployments of a world.
 func writable(w world) client.Client {
-	namespace := ""
-	b := fake.NewClientBuilder()
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(appsv1.SchemeGroupVersion.WithKind("Deployment"), meta.RESTScopeNamespace)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
+	b, namespace := fake.NewClientBuilder().WithRESTMapper(mapper).WithIndex(&appsv1.Deployment{}, apply.IndexOwner, apply.OwnerOf), ""
 	for _, d := range w.Deployments {
 		namespace = d.Namespace
 		b.WithObjects(d)
