@@ -71,6 +71,7 @@ func registerServe(fs *pflag.FlagSet) {
 	fs.Bool("allow-emulation", false, "let machines run by emulation in software where KVM does not work; a machine is then 10 to 50 times slower")
 	fs.Duration("ready-timeout", 0, fmt.Sprintf("how long a guest may take until its agent answers; 0 means %s with KVM and %s without", instance.ReadyKVM, instance.ReadyTCG))
 	fs.String("publish-address", environment("SMOLVM_PUBLISH_ADDR", "127.0.0.1"), "address of this host at which ports are published (SMOLVM_PUBLISH_ADDR)")
+	fs.String("publish-ports", microvm.AllPorts, "ports of this host that machines may publish: ranges such as 1024-10247,10260-65535. A machine with another port is neither created nor started")
 	fs.String("egress-floor", environment("SMOLVM_EGRESS_FLOOR", string(egress.FloorStrict)), "what no guest reaches: strict (this host, private and link-local networks), metadata (this host, link-local networks), off (SMOLVM_EGRESS_FLOOR)")
 	fs.StringSlice("egress-allow", nil, "networks that guests reach although the floor denies them, as CIDR")
 	fs.StringSlice("resolver", nil, "addresses that answer guests' queries for names; empty means those of /etc/resolv.conf")
@@ -219,8 +220,10 @@ func (r *reader) settings() microvm.Settings {
 	r.check("qemu-user", err)
 	publish, err := netip.ParseAddr(r.text("publish-address"))
 	r.check("publish-address", err)
+	ports, err := microvm.ParsePortRanges(r.text("publish-ports"))
+	r.check("publish-ports", err)
 	return microvm.Settings{
-		State: state, Run: run, Images: state, Artifacts: filepath.Join(state, "artifacts"), Publish: publish, Egress: r.policy(), Resolvers: r.resolvers(), Version: project.Version(), SurvivesRestart: r.text("cgroup-parent") != "",
+		State: state, Run: run, Images: state, Artifacts: filepath.Join(state, "artifacts"), Publish: publish, PublishPorts: ports, Egress: r.policy(), Resolvers: r.resolvers(), Version: project.Version(), SurvivesRestart: r.text("cgroup-parent") != "",
 		Host: instance.Host{
 			QEMU: r.text("qemu"), QEMUUser: user, Kernel: r.path("kernel"), Initrd: r.path("initrd"), Acceleration: r.acceleration(), AllowEmulation: r.yes("allow-emulation"),
 			Proved: filepath.Join(state, "proved"), Ready: r.duration("ready-timeout"), CgroupParent: r.text("cgroup-parent"), CgroupRoot: r.text("cgroup-root"),

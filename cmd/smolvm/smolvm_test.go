@@ -98,8 +98,8 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		"less input than said": {[]string{"machine", "exec", "a", "--stdin-bytes=1", "--", "b"}, 2, "reading 1 bytes of standard input"},
 		"two files of a host":  {[]string{"machine", "cp", "a", "b"}, 2, "NAME:/PATH"},
 		"a server's flags": {
-			[]string{"serve", "start", "--state=" + t.TempDir(), "--kernel=/none", "--initrd=/none", "--acceleration=fast", "--egress-floor=low", "--egress-allow=10.1.2.3/8", "--publish-address=here", "--resolver=name"}, 2,
-			"--acceleration|--egress-floor|--egress-allow|--publish-address|--resolver|--kernel|--initrd",
+			[]string{"serve", "start", "--state=" + t.TempDir(), "--kernel=/none", "--initrd=/none", "--acceleration=fast", "--egress-floor=low", "--egress-allow=10.1.2.3/8", "--publish-address=here", "--publish-ports=0-80", "--resolver=name"}, 2,
+			"--acceleration|--egress-floor|--egress-allow|--publish-address|--publish-ports|--resolver|--kernel|--initrd",
 		},
 	} {
 		t.Run(text, func(t *testing.T) {

@@ -96,7 +96,7 @@ app.kubernetes.io/part-of: {{ (index . 1).Chart.Name }}
 {{/* What starts smolvm on a node. It is split at white space, which the schema keeps out of the values. */}}
 {{- define "smolvm.serveCommand" -}}
 {{- with .Values.smolvm -}}
-smolvm serve start --listen unix:///var/run/smolvm/smolvm.sock --cgroup-root=/host/cgroup --cgroup-parent={{ .cgroupParent }} --publish-address={{ .publishAddress }} --egress-floor={{ .egress.floor }}
+smolvm serve start --listen unix:///var/run/smolvm/smolvm.sock --cgroup-root=/host/cgroup --cgroup-parent={{ .cgroupParent }} --publish-address={{ .publishAddress }} --publish-ports={{ .publishPorts }} --egress-floor={{ .egress.floor }}
 {{- range .egress.allow }} --egress-allow={{ . }}{{ end }}
 {{- range $registry, $mirror := .registries.mirrors }} --registry-mirror={{ $registry }}={{ $mirror }}{{ end }}
 {{- range .registries.insecure }} --registry-insecure={{ . }}{{ end }}

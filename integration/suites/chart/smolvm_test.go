@@ -18,6 +18,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/cmd/smolvm"
 	"github.com/kvm-operator/kvm-operator/flag"
 	"github.com/kvm-operator/kvm-operator/pkg/project"
+	"github.com/kvm-operator/kvm-operator/pkg/smolvm/microvm"
 )
 
 // The names of what runs SmolVMs, whatever the release is called.
@@ -172,13 +173,13 @@ func TestValuesReachTheRuntime(t *testing.T) {
 		"none": {"--set=smolvm.enabled=true", map[string]string{
 			"bind-address": ":9443", "daemonset": smolVMRuntime, "orphan-cleanup-policy": "none", "token-file": "/var/run/kvm-operator/smolvm/token",
 		}, map[string]string{
-			"listen": "unix:///var/run/smolvm/smolvm.sock", "cgroup-root": "/host/cgroup", "cgroup-parent": "/smolvm", "publish-address": "0.0.0.0", "egress-floor": "strict",
+			"listen": "unix:///var/run/smolvm/smolvm.sock", "cgroup-root": "/host/cgroup", "cgroup-parent": "/smolvm", "publish-address": "0.0.0.0", "publish-ports": "1024-10247,10260-65535", "egress-floor": "strict",
 		}},
 		"all": {"--values=" + full, map[string]string{
 			"bind-address": ":9443", "daemonset": smolVMRuntime, "orphan-cleanup-policy": "delete", "token-file": "/var/run/kvm-operator/smolvm/token",
 			"tls-cert-file": "/var/run/kvm-operator/tls/tls.crt", "tls-private-key-file": "/var/run/kvm-operator/tls/tls.key", "allow-emulation": "true",
 		}, map[string]string{
-			"listen": "unix:///var/run/smolvm/smolvm.sock", "cgroup-root": "/host/cgroup", "cgroup-parent": "/kvm-operator/smolvm", "publish-address": "192.0.2.1",
+			"listen": "unix:///var/run/smolvm/smolvm.sock", "cgroup-root": "/host/cgroup", "cgroup-parent": "/kvm-operator/smolvm", "publish-address": "192.0.2.1", "publish-ports": "20000-29999,8080",
 			"egress-floor": "metadata", "egress-allow": "[10.20.0.0/16,fd00:20::/64]", "registry-mirror": "[docker.io=mirror.example.org:5000,quay.io=mirror.example.org]",
 			"registry-insecure": "[mirror.example.org:5000]", "registry-ca": "/var/run/kvm-operator/registry/ca.crt", "registry-config": "/var/run/kvm-operator/registry-config", "allow-emulation": "true",
 		}},
@@ -208,6 +209,38 @@ func TestValuesReachTheRuntime(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPortsOfKubernetesStayClosed: by default, no machine takes a privileged port, or one of a component of Kubernetes.
+func TestPortsOfKubernetesStayClosed(t *testing.T) {
+	container := parseWorkloads(t, render(t, "--set=smolvm.enabled=true")).runtime.Spec.Template.Spec.Containers[0]
+	serve := strings.Fields(flagsOf(t, runtimeFlags(t), container.Command[2:])["smolvm-serve-command"])
+	start, _, err := smolvm.New().Find(serve[1:3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	ports, err := microvm.ParsePortRanges(flagsOf(t, start.Flags(), serve[3:])["publish-ports"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for port, open := range map[uint16]bool{
+		22: false, 443: false, 1023: false, 10248: false, 10249: false, 10250: false, 10255: false, 10256: false, 10257: false, 10259: false,
+		1024: true, 8080: true, 10247: true, 10260: true, 18080: true, 65535: true,
+	} {
+		if ports.Contains(port) != open {
+			t.Errorf("port %d is open: %t", port, !open)
+		}
+	}
+}
+
+// runtimeFlags are those of the command that the chart runs on nodes.
+func runtimeFlags(t *testing.T) *pflag.FlagSet {
+	t.Helper()
+	command, _, err := cmd.New().Find([]string{"runtime"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return command.Flags()
 }
 
 // TestARuntimeHasTimeToPowerItsMachinesDown: its grace period is longer than a drain and the end of smolvm together.

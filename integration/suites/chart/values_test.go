@@ -87,6 +87,8 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		"the cgroup of everything":                   {"smolvm: {cgroupParent: /}", "at '/smolvm/cgroupParent': '/' does not match pattern"},
 		"a cgroup elsewhere":                         {"smolvm: {cgroupParent: /smolvm/../kubepods}", "at '/smolvm/cgroupParent': '/smolvm/../kubepods' does not match pattern"},
 		"a name to publish at":                       {"smolvm: {publishAddress: localhost}", "at '/smolvm/publishAddress': 'localhost' does not match pattern"},
+		"an option in published ports":               {"smolvm: {publishPorts: '1-2 --egress-floor=off'}", "at '/smolvm/publishPorts': '1-2 --egress-floor=off' does not match pattern"},
+		"no published ports":                         {"smolvm: {publishPorts: ''}", "at '/smolvm/publishPorts': '' does not match pattern"},
 		"a policy for orphans that does not exist":   {"smolvm: {orphans: keep}", "at '/smolvm/orphans': value must be one of 'report', 'delete', 'none'"},
 		"a request for disk":                         {"smolvm: {requests: {storage: 1Ti}}", "at '/smolvm/requests': additional properties 'storage' not allowed"},
 		"a request for words":                        {"smolvm: {requests: {memory: much}}", "at '/smolvm/requests/memory': 'much' does not match pattern"},

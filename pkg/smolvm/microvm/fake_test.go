@@ -265,11 +265,15 @@ type node struct {
 	keepers *fakeKeepers
 	images  *fakeImages
 	meter   Meter
+	// ports are what the next server publishes.
+	ports PortRanges
 }
+
+var allPorts = PortRanges{{First: 1, Last: 65535}}
 
 func newNode(t *testing.T) *node {
 	t.Helper()
-	n := &node{t: t, state: t.TempDir(), keepers: newFakeKeepers(), images: &fakeImages{cache: map[string]bool{}, scratch: t.TempDir()}}
+	n := &node{t: t, state: t.TempDir(), keepers: newFakeKeepers(), images: &fakeImages{cache: map[string]bool{}, scratch: t.TempDir()}, ports: allPorts}
 	t.Cleanup(func() {
 		for directory := range n.keepers.running {
 			n.keepers.vanish(directory)
@@ -282,7 +286,7 @@ func newNode(t *testing.T) *node {
 func (n *node) open() *Manager {
 	n.t.Helper()
 	m, err := Open(Settings{
-		State: n.state, Run: filepath.Join(n.state, "run"), Images: n.state, Artifacts: n.artifacts(), Publish: netip.MustParseAddr("127.0.0.1"), Egress: egress.Policy{Floor: egress.FloorStrict},
+		State: n.state, Run: filepath.Join(n.state, "run"), Images: n.state, Artifacts: n.artifacts(), Publish: netip.MustParseAddr("127.0.0.1"), PublishPorts: n.ports, Egress: egress.Policy{Floor: egress.FloorStrict},
 		Host:  instance.Host{QEMU: "qemu", Acceleration: qemu.ModeTCG, AllowEmulation: true},
 		Meter: n.meter,
 	}, n.images, n.keepers, slog.New(slog.DiscardHandler))

@@ -95,6 +95,9 @@ func (m *Manager) startNow(ctx context.Context, one *machine, request api.StartR
 			return err
 		}
 	}
+	if err := m.settings.PublishPorts.checkStart(r); err != nil {
+		return err
+	}
 	defer one.tell("the machine starts: getting the image " + cmp.Or(r.Spec.Image, r.Spec.From))()
 	image, err := m.image(ctx, r, authOf(request))
 	if err != nil {

@@ -46,6 +46,8 @@ type Settings struct {
 	Host instance.Host
 	// Publish is the address at which ports are published.
 	Publish netip.Addr
+	// PublishPorts are the ports of the host that machines may publish. Machines that run keep theirs.
+	PublishPorts PortRanges
 	// Egress is the policy of machines without restrictions of their own.
 	Egress egress.Policy
 	// Resolvers answer guests' queries for names.
@@ -290,7 +292,7 @@ func (m *Manager) Create(ctx context.Context, request api.CreateRequest) (api.Ma
 	if err := checkName(request.Name); err != nil {
 		return api.Machine{}, err
 	}
-	spec, disks, err := specOf(request)
+	spec, disks, err := specOf(request, m.settings.PublishPorts)
 	if err != nil {
 		return api.Machine{}, err
 	}

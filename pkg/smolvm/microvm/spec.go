@@ -75,7 +75,7 @@ type sizes struct {
 }
 
 // specOf checks a request and fills in defaults. The error names everything that is wrong.
-func specOf(r api.CreateRequest) (Spec, sizes, error) {
+func specOf(r api.CreateRequest, published PortRanges) (Spec, sizes, error) {
 	s := Spec{
 		CPUs: or(r.CPUs, api.DefaultCPUs), MemoryMB: or(r.MemoryMB, api.DefaultMemoryMB),
 		Image: r.Image, From: r.From, Entrypoint: r.Entrypoint, Cmd: r.Cmd, Env: r.Env, Workdir: r.Workdir, Network: r.Network, Ports: r.Ports,
@@ -87,7 +87,7 @@ func specOf(r api.CreateRequest) (Spec, sizes, error) {
 	d := sizes{StorageGB: or(r.StorageGB, api.DefaultStorageGB), OverlayGB: or(r.OverlayGB, api.DefaultOverlayGB)}
 	var allowed error
 	s.AllowedCIDRs, allowed = canonical(r.AllowedCIDRs)
-	err := errors.Join(checkUnsupported(r), checkNever(r), s.checkSource(), s.checkSize(), d.check(), s.checkProcess(), s.checkPorts(), s.checkRestart(), checkHash(r.SpecHash), checkOwner(r.Owner), allowed)
+	err := errors.Join(checkUnsupported(r), checkNever(r), s.checkSource(), s.checkSize(), d.check(), s.checkProcess(), s.checkPorts(), published.check(s.Ports), s.checkRestart(), checkHash(r.SpecHash), checkOwner(r.Owner), allowed)
 	if err != nil {
 		return Spec{}, sizes{}, api.Errorf(codeOf(err), "%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
@@ -107,7 +107,7 @@ func (s Spec) leave(r api.CreateRequest) Spec {
 
 // codeOf tells a request that is wrong from one that other servers would grant.
 func codeOf(err error) api.Code {
-	if errors.Is(err, errUnsupported) {
+	if errors.Is(err, errUnsupported) || errors.Is(err, errClosed) {
 		return api.CodeUnsupported
 	}
 	return api.CodeBadRequest

@@ -68,8 +68,8 @@ func manyPorts(n int) []api.Port {
 }
 
 func TestEverythingThatIsWrongIsNamed(t *testing.T) {
-	_, _, err := specOf(api.CreateRequest{CPUs: pointer(0), MemoryMB: pointer(int64(1)), GPU: true})
-	for _, want := range []string{"image", "cpus", "memoryMb", "gpu"} {
+	_, _, err := specOf(api.CreateRequest{CPUs: pointer(0), MemoryMB: pointer(int64(1)), GPU: true, Ports: []api.Port{{Host: 22, Guest: 22}}}, nil)
+	for _, want := range []string{"image", "cpus", "memoryMb", "gpu", "not 22"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in %v", want, err)
 		}
@@ -94,7 +94,7 @@ func TestTheHashIsOfWhatCannotChange(t *testing.T) {
 	hash := func(change func(*api.CreateRequest)) string {
 		r := base
 		change(&r)
-		s, _, err := specOf(r)
+		s, _, err := specOf(r, allPorts)
 		try(t, err)
 		return s.Hash()
 	}

@@ -138,6 +138,9 @@ func (m *Manager) startAgain(ctx context.Context, one *machine) {
 	}
 	m.log.Error("A machine could not be started again", "machine", one.name, "error", err)
 	next := again(before, instance.End{Reason: keeper.ReasonInternal, Code: api.CodeInternal}, m.now())
+	if api.CodeOf(err) == api.CodeUnsupported { // each attempt of this server would end the same way
+		next.Wanted, next.Failed, next.RetryAt = false, true, time.Time{}
+	}
 	next.Message = fmt.Sprintf("the machine could not be started again: %v", err)
 	if stored := m.change(one, func(r *Record) {
 		started, digest := startedAfter(err, before, *r), r.Digest

@@ -22,6 +22,7 @@ func TestReasonsOfErrors(t *testing.T) {
 	}{
 		"a code":                       {api.Errorf(api.CodePortInUse, "port 80"), v1alpha1.ReasonPortConflict, "smolvm API returned HTTP 409 PORT_IN_USE: port 80"},
 		"a code in a chain":            {fmt.Errorf("a: %w", api.Errorf(api.CodeImageMalformed, "b")), v1alpha1.ReasonImagePullFailed, "smolvm API returned HTTP 400 IMAGE_MALFORMED: b"},
+		"a port that is not published": {api.Errorf(api.CodeUnsupported, "not 22"), v1alpha1.ReasonInvalidRequest, "smolvm API returned HTTP 400 UNSUPPORTED: not 22"},
 		"an artifact of the mode vm":   {api.Errorf(api.CodeUnsupportedArtifact, "a"), v1alpha1.ReasonUnsupportedArtifact, "smolvm API returned HTTP 400 UNSUPPORTED_ARTIFACT: a"},
 		"an artifact that is missing":  {api.Errorf(api.CodeBadRequest, "sidecar file not found"), v1alpha1.ReasonInvalidRequest, "smolvm API returned HTTP 400 BAD_REQUEST: sidecar file not found"},
 		"the status of the answer":     {&api.Error{Message: "a", Code: api.CodeDiskFull, HTTPStatus: 500}, v1alpha1.ReasonDiskFull, "smolvm API returned HTTP 500 DISK_FULL: a"},
