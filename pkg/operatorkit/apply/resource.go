@@ -9,6 +9,7 @@ import (
 
 	"github.com/giantswarm/microerror"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
@@ -57,9 +58,10 @@ type Resource[T Owned] struct {
 	// Ends returns objects that are deleted once everything is as desired: exactly these, and not others
 	// of its name. It is nil for handlers that end nothing.
 	Ends func(T) []client.Object
-	// Wrote is called with each object that was created or updated, as the API server returned it, and the state that it
-	// was built from. It only reports. It is nil for handlers whose objects the engine's own log describes well enough.
-	Wrote func(context.Context, T, client.Object)
+	// Note returns a message and its keys and values, which are logged about an object that was created or updated, as
+	// the API server returned it, because of a state. The message is empty for nothing. Note is nil for handlers whose
+	// objects the engine's own log describes well enough.
+	Note func(T, client.Object) (message string, keysAndValues []any)
 	// KeepUnwanted keeps objects that are no longer wanted until the cluster is deleted, because they hold data.
 	KeepUnwanted bool
 }
@@ -125,10 +127,10 @@ func (h *handler[T]) EnsureCreated(ctx context.Context, state T) (chain.Outcome,
 		set.Kinds = h.Kinds
 	}
 	created := false
-	set.Applied = func(object client.Object) { h.wrote(ctx, state, object) }
+	set.Applied = func(object client.Object) { h.note(ctx, state, object) }
 	set.Created = func(object client.Object) {
 		created = true
-		h.wrote(ctx, state, object)
+		h.note(ctx, state, object)
 	}
 	if err := h.engine.Apply(ctx, set); err != nil {
 		return chain.Outcome{}, err
@@ -151,9 +153,12 @@ func (h *handler[T]) EnsureCreated(ctx context.Context, state T) (chain.Outcome,
 	return chain.Done(), h.end(ctx, state)
 }
 
-func (h *handler[T]) wrote(ctx context.Context, state T, object client.Object) {
-	if h.Wrote != nil {
-		h.Wrote(ctx, state, object)
+func (h *handler[T]) note(ctx context.Context, state T, object client.Object) {
+	if h.Note == nil {
+		return
+	}
+	if message, keysAndValues := h.Note(state, object); message != "" {
+		log.FromContext(ctx).Info(message, keysAndValues...)
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 
 // New returns the handler.
 func New() apply.Resource[*state.Cluster] {
-	return apply.Resource[*state.Cluster]{Handler: "deployment", Kinds: []client.Object{&appsv1.Deployment{}}, Build: build, Wrote: tell}
+	return apply.Resource[*state.Cluster]{Handler: "deployment", Kinds: []client.Object{&appsv1.Deployment{}}, Build: build, Note: rolls}
 }
 
 // build does not change nodes that must not start or be replaced yet, and those that keep their boot data. It waits

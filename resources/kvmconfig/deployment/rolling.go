@@ -1,23 +1,21 @@
 package deployment
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/versions"
 )
 
-// tell logs that a node is replaced because it was outdated and its turn has come, and what changed. A master that is
+// rolls says that a node is replaced because it was outdated and its turn has come, and what changed. A master that is
 // halted for a restore is not rolled out.
-func tell(ctx context.Context, s *state.Cluster, object client.Object) {
+func rolls(s *state.Cluster, object client.Object) (message string, keysAndValues []any) {
 	for _, n := range s.Nodes {
 		if n.Halted() || !n.Outdated() || key.DeploymentName(n.Role, n.ID) != object.GetName() {
 			continue
@@ -26,8 +24,9 @@ func tell(ctx context.Context, s *state.Cluster, object client.Object) {
 		if now.Annotations[key.AnnotationNodeHash] != n.Hash || object.GetAnnotations()[key.AnnotationEtcdHalted] != "" {
 			continue
 		}
-		log.FromContext(ctx).Info("rolling node", "role", n.Role, "node", n.ID, "reason", changes(n.Deployment.Spec.Template, now))
+		return "rolling node", []any{"role", n.Role, "node", n.ID, "reason", changes(n.Deployment.Spec.Template, now)}
 	}
+	return "", nil
 }
 
 // changes describes how the specification of a node differs from the one that it had: by versions and images, which are
