@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strings"
@@ -164,11 +166,18 @@ func Serve(images map[string]v1.Image, wrap func(http.Handler) http.Handler) (*R
 // Close ends the registry.
 func (r *Registry) Close() error { return r.server.Close() }
 
-// FreePort returns a TCP port of the loopback interface that is not in use now.
+// FreePort returns a TCP port of the loopback interface that is not in use now. It is below the ports that the kernel gives
+// to connections, so that none of these takes it before the caller does.
 func FreePort() (uint16, error) {
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	const first, number, attempts = 20000, 12000, 100
+	var failed error
+	for range attempts {
+		port := first + rand.N[uint16](number)
+		listener, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), port)))
+		if err == nil {
+			return port, listener.Close()
+		}
+		failed = err
 	}
-	return listener.Addr().(*net.TCPAddr).AddrPort().Port(), listener.Close()
+	return 0, fmt.Errorf("no port was free in %d attempts: %w", attempts, failed)
 }
