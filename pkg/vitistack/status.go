@@ -46,8 +46,8 @@ func Substantive(old, next v1alpha1.MachineStatus) bool {
 func (s *State) now() metav1.Time { return metav1.NewTime(s.Now).Rfc3339Copy() }
 
 // deleted fills in the status of a Machine that is being deleted. It keeps what was known until the VirtualMachine is
-// gone, so that an address is not free before its guest has ended, and so that a deletion costs two writes at most. What it
-// waits for is told of one that takes long.
+// gone, so that an address is not free before its guest has ended, and so that a deletion costs two writes at most. The
+// status of a deletion that takes long says what it waits for.
 func deleted(s *State, results []chain.Result, status *v1alpha1.MachineStatus) {
 	status.Phase = orElse(status.Phase, v1alpha1.PhasePending)
 	status.ObservedGeneration, status.Provider = s.Machine.Generation, v1alpha1.Provider

@@ -76,7 +76,7 @@ var sentences = map[string]struct {
 		nodes:   "m0 new ready, w0 old ready, w1 old away",
 		replace: "w1", waiting: "w0", reason: "WorkersNotReady", waitingFor: "w1",
 	},
-	"a node that waits is told of the one in progress, not of another that waits": {
+	"a waiting node names the one in progress, not another that waits": {
 		nodes:   "m0 new ready, w0 old away, w1 new away",
 		waiting: "w0", reason: "WorkersNotReady", waitingFor: "w1",
 	},
