@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/kvm-operator/kvm-operator/pkg/vm/cloudmetadata"
 )
 
 // Egress says what guests may reach. The zero value blocks everything that is known to belong to the management
@@ -22,18 +24,8 @@ type Egress struct {
 	Allowed []string
 }
 
-// metadata are the addresses of the clouds' metadata services, which return credentials and configuration of machines. They
-// are the same everywhere. pkg/smolvm/egress has them, too.
-var metadata = []string{
-	"169.254.0.0/16",         // link-local: AWS, Azure, Google, OpenStack and others
-	"fd00:ec2::/32",          // AWS: instance metadata at ::254, credentials of pods at ::23
-	"fd20:ce::254/128",       // Google Cloud
-	"fd00:c1::a9fe:a9fe/128", // Oracle Cloud
-	"192.0.0.192/32",         // Oracle Cloud, classic
-	"100.100.100.200/32",     // Alibaba Cloud
-	"168.63.129.16/32",       // Azure: certificates and configuration of the node
-	"fd00:42::42/128",        // Scaleway
-}
+// metadata are the addresses of the clouds' metadata services. They are the same everywhere.
+var metadata = append([]string{cloudmetadata.LinkLocal}, cloudmetadata.Networks...)
 
 // Validate returns what is wrong with the settings.
 func (s Settings) Validate() error {

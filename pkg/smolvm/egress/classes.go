@@ -1,6 +1,10 @@
 package egress
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/kvm-operator/kvm-operator/pkg/vm/cloudmetadata"
+)
 
 // class is a kind of addresses that a floor may refuse.
 type class struct {
@@ -20,16 +24,8 @@ var never = []class{
 // metadata are the services of clouds that hand out credentials of the node, and link-local addresses, which most of
 // these services have.
 var metadata = []class{
-	{"link-local", prefixes("169.254.0.0/16", "fe80::/10")},
-	{"metadata", prefixes(
-		"fd00:ec2::/32",          // AWS: instance metadata at ::254, credentials of pods at ::23
-		"fd20:ce::254/128",       // Google Cloud
-		"fd00:c1::a9fe:a9fe/128", // Oracle Cloud
-		"192.0.0.192/32",         // Oracle Cloud, classic
-		"100.100.100.200/32",     // Alibaba Cloud
-		"168.63.129.16/32",       // Azure: certificates and configuration of the node
-		"fd00:42::42/128",        // Scaleway
-	)},
+	{"link-local", prefixes(cloudmetadata.LinkLocal, "fe80::/10")},
+	{"metadata", prefixes(cloudmetadata.Networks...)},
 	{"local NAT64", prefixes("64:ff9b:1::/48")}, // RFC 8215: it is not known where the IPv4 address is in it
 }
 
