@@ -3,13 +3,13 @@ package v1alpha1
 // AddOns are what the operator installs in the workload cluster and keeps there.
 type AddOns struct {
 	// KubeProxy is the service proxy.
-	KubeProxy AddOn `json:"kubeProxy,omitempty"`
+	KubeProxy AddOn `json:"kubeProxy,omitzero"`
 
 	// CoreDNS is the cluster's DNS.
-	CoreDNS AddOn `json:"coreDNS,omitempty"`
+	CoreDNS AddOn `json:"coreDNS,omitzero"`
 
 	// CNI is the pod network.
-	CNI CNI `json:"cni,omitempty"`
+	CNI CNI `json:"cni,omitzero"`
 }
 
 // AddOn is one thing that the operator installs in the workload cluster.

@@ -26,7 +26,7 @@ type Cluster struct {
 	ID string `json:"id"`
 
 	// Customer owns the cluster.
-	Customer Customer `json:"customer,omitempty"`
+	Customer Customer `json:"customer,omitzero"`
 
 	// Masters are the nodes that run the control plane and etcd: 1, 3 or 5. They can be added, removed and replaced later.
 	// The operator changes members of etcd one at a time, and a machine stays until its member is removed. Each change has
@@ -48,22 +48,22 @@ type Cluster struct {
 	Workers []Node `json:"workers,omitempty"`
 
 	// Scaling is informational.
-	Scaling Scaling `json:"scaling,omitempty"`
+	Scaling Scaling `json:"scaling,omitzero"`
 
 	// Calico is the pod network of any CNI; the name is historical.
 	//
 	// +kubebuilder:default={}
-	Calico Calico `json:"calico,omitempty"`
+	Calico Calico `json:"calico,omitzero"`
 
 	// Docker is accepted for old manifests and ignored; the container runtime is containerd.
 	//
 	// +kubebuilder:default={}
-	Docker Docker `json:"docker,omitempty"`
+	Docker Docker `json:"docker,omitzero"`
 
 	// Etcd is the cluster's etcd.
 	//
 	// +kubebuilder:default={}
-	Etcd Etcd `json:"etcd,omitempty"`
+	Etcd Etcd `json:"etcd,omitzero"`
 
 	// Kubernetes is the control plane and the kubelets.
 	Kubernetes Kubernetes `json:"kubernetes"`
@@ -144,7 +144,7 @@ type Docker struct {
 	// Daemon is ignored.
 	//
 	// +kubebuilder:default={}
-	Daemon DockerDaemon `json:"daemon,omitempty"`
+	Daemon DockerDaemon `json:"daemon,omitzero"`
 }
 
 // DockerDaemon is accepted for old manifests and ignored.

@@ -17,7 +17,7 @@ type Kubernetes struct {
 	CloudProvider string `json:"cloudProvider,omitempty"`
 
 	// DNS is the cluster's DNS service.
-	DNS KubernetesDNS `json:"dns,omitempty"`
+	DNS KubernetesDNS `json:"dns,omitzero"`
 
 	// Domain is the DNS domain of the cluster. Immutable, because names in running pods and
 	// certificates contain it.
@@ -29,18 +29,18 @@ type Kubernetes struct {
 	Domain string `json:"domain,omitempty"`
 
 	// IngressController is accepted for old manifests and ignored.
-	IngressController IngressController `json:"ingressController,omitempty"`
+	IngressController IngressController `json:"ingressController,omitzero"`
 
 	// Kubelet is the node agent.
 	//
 	// +kubebuilder:default={}
-	Kubelet Kubelet `json:"kubelet,omitempty"`
+	Kubelet Kubelet `json:"kubelet,omitzero"`
 
 	// NetworkSetup has settings of kube-proxy.
-	NetworkSetup NetworkSetup `json:"networkSetup,omitempty"`
+	NetworkSetup NetworkSetup `json:"networkSetup,omitzero"`
 
 	// SSH lists the users who may log in to the nodes.
-	SSH SSH `json:"ssh,omitempty"`
+	SSH SSH `json:"ssh,omitzero"`
 }
 
 // KubernetesAPI is the API server.
@@ -136,7 +136,7 @@ type KubernetesDNS struct {
 // IngressController is accepted for old manifests and ignored.
 type IngressController struct {
 	// Docker is ignored.
-	Docker DockerImage `json:"docker,omitempty"`
+	Docker DockerImage `json:"docker,omitzero"`
 	// Domain is ignored.
 	//
 	// +kubebuilder:validation:MaxLength=253
@@ -200,10 +200,10 @@ type Kubelet struct {
 // NetworkSetup has settings of kube-proxy.
 type NetworkSetup struct {
 	// Docker is accepted for old manifests and ignored.
-	Docker DockerImage `json:"docker,omitempty"`
+	Docker DockerImage `json:"docker,omitzero"`
 
 	// KubeProxy has settings of kube-proxy.
-	KubeProxy KubeProxy `json:"kubeProxy,omitempty"`
+	KubeProxy KubeProxy `json:"kubeProxy,omitzero"`
 }
 
 // KubeProxy has settings of kube-proxy.

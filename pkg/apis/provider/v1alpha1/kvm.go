@@ -60,7 +60,7 @@ type KVM struct {
 	// K8sKVM has settings of the virtual machines.
 	//
 	// +kubebuilder:default={}
-	K8sKVM K8sKVM `json:"k8sKVM,omitempty"`
+	K8sKVM K8sKVM `json:"k8sKVM,omitzero"`
 
 	// Etcd describes the volumes of etcd if spec.kvm.k8sKVM.storageType is persistentVolume.
 	Etcd *EtcdVolume `json:"etcd,omitempty"`
@@ -77,13 +77,13 @@ type KVM struct {
 	PortMappings []PortMapping `json:"portMappings,omitempty"`
 
 	// Network is accepted for old manifests and ignored: a guest takes over its pod's address.
-	Network Network `json:"network,omitempty"`
+	Network Network `json:"network,omitzero"`
 
 	// EndpointUpdater is accepted for old manifests and ignored.
-	EndpointUpdater Component `json:"endpointUpdater,omitempty"`
+	EndpointUpdater Component `json:"endpointUpdater,omitzero"`
 
 	// NodeController is accepted for old manifests and ignored.
-	NodeController Component `json:"nodeController,omitempty"`
+	NodeController Component `json:"nodeController,omitzero"`
 }
 
 // K8sKVM has settings of the virtual machines.
@@ -93,7 +93,7 @@ type KVM struct {
 // +kubebuilder:validation:XValidation:rule="(self.?storageType.orValue(\"\") == 'persistentVolume') == (oldSelf.?storageType.orValue(\"\") == 'persistentVolume')",fieldPath=".storageType",message="is immutable, for under another storage type masters would start with an empty etcd; create another cluster instead"
 type K8sKVM struct {
 	// Docker is accepted for old manifests and ignored: the runner's image is a setting of the operator.
-	Docker DockerImage `json:"docker,omitempty"`
+	Docker DockerImage `json:"docker,omitzero"`
 
 	// StorageType is where etcd keeps its data: hostPath (also when empty) or persistentVolume. Immutable, because
 	// masters would start with an empty etcd under another storage type.
@@ -148,7 +148,7 @@ type PortMapping struct {
 // Network is accepted for old manifests and ignored.
 type Network struct {
 	// Flannel is ignored.
-	Flannel Flannel `json:"flannel,omitempty"`
+	Flannel Flannel `json:"flannel,omitzero"`
 }
 
 // Flannel is accepted for old manifests and ignored.
@@ -163,5 +163,5 @@ type Flannel struct {
 // Component is accepted for old manifests and ignored.
 type Component struct {
 	// Docker is ignored.
-	Docker DockerImage `json:"docker,omitempty"`
+	Docker DockerImage `json:"docker,omitzero"`
 }

@@ -21,7 +21,7 @@ type KVMConfig struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec   KVMConfigSpec   `json:"spec"`
-	Status KVMConfigStatus `json:"status,omitempty"`
+	Status KVMConfigStatus `json:"status,omitzero"`
 }
 
 // KVMConfigList is a list of KVMConfigs.

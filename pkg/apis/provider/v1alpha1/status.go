@@ -159,7 +159,7 @@ type LegacyClusterStatus struct {
 	Conditions []LegacyCondition `json:"conditions,omitempty"`
 
 	// Network is never written.
-	Network LegacyNetwork `json:"network,omitempty"`
+	Network LegacyNetwork `json:"network,omitzero"`
 
 	// Nodes are the workload cluster's Nodes.
 	// +nullable
@@ -170,7 +170,7 @@ type LegacyClusterStatus struct {
 	Resources []LegacyResource `json:"resources,omitempty"`
 
 	// Scaling is never written by this operator.
-	Scaling LegacyScaling `json:"scaling,omitempty"`
+	Scaling LegacyScaling `json:"scaling,omitzero"`
 
 	// Versions are the last five operator versions that the cluster reached.
 	// +nullable
@@ -213,7 +213,9 @@ type LegacyNode struct {
 	Name string `json:"name"`
 
 	// Version is the operator version that created the Node.
-	Version string `json:"version"`
+	//
+	// +optional
+	Version string `json:"version,omitempty"`
 }
 
 // LegacyResource is never written.
