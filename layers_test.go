@@ -333,7 +333,7 @@ func TestPlanIsPure(t *testing.T) {
 // the step of the loop that follows.
 func TestGatherOnlyReads(t *testing.T) {
 	changes := []string{
-		"AddFinalizers", "Apply", "ApplyAll", "Create", "Delete", "DeleteAllOf", "Do", "Drop", "End", "Ensure", "Eventf", "Follow", "Forget",
+		"AddFinalizers", "Apply", "ApplyAll", "ApplyStatus", "Create", "Delete", "DeleteAllOf", "Do", "Drop", "End", "Ensure", "Eventf", "Follow", "Forget",
 		"Issue", "Order", "Patch", "Record", "RemoveFinalizer", "Stop", "Update", "UpdateStatus", "follow", "spare", "want", "Want",
 	}
 	controllers := 0

@@ -24,15 +24,23 @@ import (
 // errTrouble is what the API server of TestEachControllerWorksAlone answers.
 var errTrouble = errors.New("the API server does not take it")
 
-// cannotStore is a client whose updates of a status fail. Conditions that a controller applies are not updates.
+// cannotStore is a client of which the cluster controller cannot store a status. It applies the status as an object
+// with a Go type; the conditions of the other controllers have none.
 type cannotStore struct{ client.Client }
 
-func (c cannotStore) Status() client.SubResourceWriter { return failingUpdates{c.Client.Status()} }
+func (c cannotStore) Status() client.SubResourceWriter { return failingStatus{c.Client.Status()} }
 
-type failingUpdates struct{ client.SubResourceWriter }
+type failingStatus struct{ client.SubResourceWriter }
 
-func (failingUpdates) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
+func (failingStatus) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
 	return errTrouble
+}
+
+func (f failingStatus) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+	if _, whole := object.(*v1alpha1.KVMConfig); whole {
+		return errTrouble
+	}
+	return f.SubResourceWriter.Patch(ctx, object, patch, options...)
 }
 
 // cannotWrite is a client whose writes of the objects of the cluster controller end as fail says.

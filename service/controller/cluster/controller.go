@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/giantswarm/microerror"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -139,14 +138,29 @@ func (r *Reconciler) Store(ctx context.Context, config *v1alpha1.KVMConfig, s *s
 	updated.Status = status(s, results, r.Clock.Now())
 	r.showConsoles(ctx, s.ID(), updated.Status.Nodes)
 	boundConsoles(updated.Status.Nodes)
-	if equality.Semantic.DeepEqual(config.Status, updated.Status) {
+	if sameStatus(config.Status, updated.Status) {
 		return nil
 	}
-	stored, err := r.engine.UpdateStatus(ctx, updated)
+	stored, err := r.store(ctx, updated)
 	if stored {
 		r.tell(ctx, config, updated)
 	}
 	return err
+}
+
+// store applies the status. If the stored one has more than that, because a user or an earlier operator wrote it, it is
+// replaced. stored says whether the status was written.
+func (r *Reconciler) store(ctx context.Context, config *v1alpha1.KVMConfig) (stored bool, err error) {
+	applied, err := r.engine.ApplyStatus(ctx, key.Operator+"-"+Name, config, state.ConditionsOfOthers)
+	if err != nil || applied == nil {
+		return false, err
+	}
+	if sameStatus(applied.(*v1alpha1.KVMConfig).Status, config.Status) {
+		return true, nil
+	}
+	replaced := config.DeepCopy()
+	replaced.ResourceVersion = applied.GetResourceVersion()
+	return r.engine.UpdateStatus(ctx, replaced)
 }
 
 // until returns how long it takes until shortly after t; zero if t is not set or has passed.

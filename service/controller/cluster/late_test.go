@@ -38,11 +38,13 @@ func TestPassThatTookTooLongIsToldOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := simple().snapshot(t, world{})
 			management := fake.NewClientBuilder().WithScheme(scheme).WithObjects(s.Config).WithStatusSubresource(s.Config).WithInterceptorFuncs(interceptor.Funcs{
-				SubResourceUpdate: func(ctx context.Context, c client.Client, subresource string, o client.Object, options ...client.SubResourceUpdateOption) error {
+				SubResourcePatch: func(
+					ctx context.Context, c client.Client, subresource string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption,
+				) error {
 					if ctx.Err() != nil {
 						return ctx.Err()
 					}
-					return c.SubResource(subresource).Update(ctx, o, options...)
+					return c.SubResource(subresource).Patch(ctx, o, p, options...)
 				},
 			}).Build()
 			read := &v1alpha1.KVMConfig{}

@@ -3,11 +3,14 @@ package cluster
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/conversion"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
@@ -75,6 +78,25 @@ func status(s *state.Cluster, results []chain.Result, now time.Time) v1alpha1.KV
 	next.Conditions = conditions(s, results, now)
 	next.Cluster = legacyStatus(s, now)
 	return next
+}
+
+// sameAsStored compares as equality.Semantic does, except that times are equal within a second, because they are stored
+// without fractions.
+var sameAsStored = func() conversion.Equalities {
+	e := equality.Semantic.Copy()
+	if err := e.AddFunc(func(a, b metav1.Time) bool { return a.Unix() == b.Unix() }); err != nil {
+		panic(err)
+	}
+	return e
+}()
+
+// sameStatus returns whether two statuses are equal. The order of conditions does not matter, because server-side apply
+// keeps the order in which their owners first applied them.
+func sameStatus(a, b v1alpha1.KVMConfigStatus) bool {
+	byType := func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) }
+	a.Conditions = slices.SortedFunc(slices.Values(a.Conditions), byType)
+	b.Conditions = slices.SortedFunc(slices.Values(b.Conditions), byType)
+	return sameAsStored.DeepEqual(a, b)
 }
 
 // reconnects returns whether an operator that has just started does not yet know what its predecessor knew. The status
