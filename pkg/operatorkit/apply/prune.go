@@ -2,6 +2,9 @@ package apply
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/giantswarm/microerror"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,12 +48,31 @@ func (e *Engine) deleteAll(ctx context.Context, verb string, objects []client.Ob
 		if keep[k] {
 			continue
 		}
-		refs = append(refs, ref)
+		refs = append(refs, ref+heldBy(object))
 		if err := e.deleteOne(ctx, verb, object, owner); err != nil {
 			return nil, err
 		}
 	}
 	return refs, nil
+}
+
+// maxFinalizers is how many finalizers a message names.
+const maxFinalizers = 3
+
+// heldBy returns the finalizers that an object in deletion waits for, such as " (finalizers example.org/backup)", other
+// than those of the garbage collector. Any user who may write the object may have set them.
+func heldBy(object client.Object) string {
+	names := slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(name string) bool {
+		return name == metav1.FinalizerDeleteDependents || name == metav1.FinalizerOrphanDependents
+	})
+	if object.GetDeletionTimestamp() == nil || len(names) == 0 {
+		return ""
+	}
+	more := ""
+	if len(names) > maxFinalizers {
+		more = fmt.Sprintf(" and %d more", len(names)-maxFinalizers)
+	}
+	return " (finalizers " + strings.Join(names[:min(len(names), maxFinalizers)], ", ") + more + ")"
 }
 
 func (e *Engine) keysOf(objects []client.Object) (map[objectKey]bool, error) {
