@@ -66,7 +66,8 @@ func (s *Cluster) removedAt(d v1alpha1.RetiredData) time.Time {
 	return d.Since.Add(s.Settings.EtcdRetention)
 }
 
-// removalDue returns whether data was kept for long enough, or whether there is more of it than maxKept.
+// removalDue returns whether data was kept for long enough, or whether there is more of it than maxKept. While the time
+// is in doubt, no data is old enough.
 func (s *Cluster) removalDue(d v1alpha1.RetiredData) bool {
 	newer := 0
 	for _, other := range s.Config.Status.Retired {
@@ -74,8 +75,10 @@ func (s *Cluster) removalDue(d v1alpha1.RetiredData) bool {
 			newer++
 		}
 	}
-	return newer >= maxKept || !s.Now.Before(s.removedAt(d))
+	return newer >= maxKept || s.Terms.Doubt == nil && s.overdue(d)
 }
+
+func (s *Cluster) overdue(d v1alpha1.RetiredData) bool { return !s.Now.Before(s.removedAt(d)) }
 
 // LookAtRetired computes the next status.retired from the stored one. Handlers act on the stored status, so data is
 // renamed only after the status says that no master gets it back. machines are the Deployments of masters that are not
@@ -99,6 +102,8 @@ func (s *Cluster) LookAtRetired(machines []Node, jobs []batchv1.Job) {
 		}
 		if do, name := s.RetireJob(d); do != "" {
 			d.Message = s.whyNot(do, name, d.EtcdHost, byName[name])
+		} else if d.Phase == RetiredKept {
+			d.Message = s.whyKept(d)
 		}
 		next = append(next, d)
 	}
@@ -164,6 +169,14 @@ func (s *Cluster) whyNot(do, name, host string, job *batchv1.Job) string {
 	}
 	return fmt.Sprintf("Job %s is to %s the data on host %s; if that host is gone for good, remove this entry: kubectl edit kvmconfig %s --namespace=%s --subresource=status",
 		name, do, host, s.Config.Name, s.Config.Namespace)
+}
+
+// whyKept returns why data is kept for longer than service.etcd.retention; empty if it is not.
+func (s *Cluster) whyKept(d v1alpha1.RetiredData) string {
+	if s.Terms.Doubt == nil || !s.overdue(d) {
+		return ""
+	}
+	return "is not removed while the time is in doubt: " + s.Terms.Doubt.Error()
 }
 
 // NewEtcdMark returns the mark for the directory of a new master. It differs from the mark of data that is being

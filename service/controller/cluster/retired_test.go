@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -292,17 +293,24 @@ func TestRetiredDataIsRemovedInTime(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		retired []v1alpha1.RetiredData
+		doubt   error
 		want    []string
 		next    time.Duration
 	}{
-		"none":               {nil, nil, 0},
-		"young":              {kept(1, 23), nil, time.Hour},
-		"old":                {kept(24), []string{"24h"}, 0},
-		"old and young":      {kept(30, 2), []string{"30h"}, 22 * time.Hour},
-		"more than are kept": {kept(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12), []string{"11h", "12h"}, 12 * time.Hour},
+		"none":                     {nil, nil, nil, 0},
+		"young":                    {kept(1, 23), nil, nil, time.Hour},
+		"old":                      {kept(24), nil, []string{"24h"}, 0},
+		"old and young":            {kept(30, 2), nil, []string{"30h"}, 22 * time.Hour},
+		"old, by a clock in doubt": {kept(30, 2), errors.New("the clocks differ"), nil, 22 * time.Hour},
+		"more than are kept":       {kept(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12), nil, []string{"11h", "12h"}, 12 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := leaver{retired: test.retired}.snapshot()
+			s.Terms.Doubt = test.doubt
+			s.LookAtRetired(nil, nil)
+			if told := slices.ContainsFunc(s.Retired, func(d v1alpha1.RetiredData) bool { return strings.Contains(d.Message, "the clocks differ") }); told != (test.doubt != nil) {
+				t.Errorf("the status names the doubt: %t", told)
+			}
 			var got []string
 			for _, d := range s.Config.Status.Retired {
 				if do, name := s.RetireJob(d); do != "" {
