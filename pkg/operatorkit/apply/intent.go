@@ -182,12 +182,15 @@ func empty(value any) bool {
 	}
 }
 
+// exact returns whether an apply fails if the object has changed since it was read.
+func (in *intent) exact() bool { return in.unmerged != nil || rules[in.key.kind].anchor }
+
 // request returns the content of an apply request that fails, instead of recreating the object, if the object is gone,
-// and if it has changed since something of it was merged.
+// and if it has changed and the intent is exact.
 func (in *intent) request(live client.Object) ([]byte, error) {
 	u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(in.content)}
 	u.SetUID(live.GetUID())
-	if in.unmerged != nil {
+	if in.exact() {
 		u.SetResourceVersion(live.GetResourceVersion())
 	}
 	return u.MarshalJSON()

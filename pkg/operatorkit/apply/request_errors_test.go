@@ -131,6 +131,24 @@ func TestLostRaces(t *testing.T) {
 		}
 		equal(t, "their object", theirs.ResourceVersion, now(t, theirs).ResourceVersion)
 	})
+	t.Run("another replica recorded a step in the namespace", func(t *testing.T) {
+		b := newBench(t)
+		at := func(step string) *corev1.Namespace {
+			return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace + "-record", Labels: b.meta("").Labels, Annotations: map[string]string{"step": step}}}
+		}
+		b.apply(set(at("1")))
+		b.apply(set(at("2")))
+		b.through(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			theirs := now(t, at(""))
+			theirs.Annotations["step"] = "4"
+			do(t, direct.Update(ctx, theirs))
+			return c.Patch(ctx, object, patch, options...)
+		}})
+		if err := b.try(set(at("3"))); !apply.IsOutdated(err) {
+			t.Errorf("err = %v, want one that says outdated", err)
+		}
+		equal(t, "the step", "4", now(t, at("")).Annotations["step"])
+	})
 	t.Run("the object has gone", func(t *testing.T) {
 		b := newBench(t)
 		b.apply(set(b.configMap("a", map[string]string{"k": "1"})))

@@ -25,7 +25,8 @@ type rule struct {
 	// nil if there is none.
 	drop func(live, desired client.Object) []byte
 	// anchor says that other objects are trusted because they lie in this one. Its annotation therefore has to name
-	// exactly this custom resource, and a label of the original is not enough to adopt it.
+	// exactly this custom resource, and a label of the original is not enough to adopt it. It also records steps that are
+	// taken once, such as a restore, so an apply of the kind carries the version of live.
 	anchor bool
 	// prepare completes every intent of the kind before it is compared and hashed.
 	prepare func(desired client.Object)

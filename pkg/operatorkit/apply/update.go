@@ -113,7 +113,7 @@ func (e *Engine) apply(ctx context.Context, live client.Object, in *intent) erro
 	// client would watch everything twice.
 	applied := in.object.DeepCopyObject().(client.Object)
 	err = e.client.Patch(ctx, applied, client.RawPatch(types.ApplyPatchType, request), client.FieldOwner(ownership.Operator), client.ForceOwnership)
-	if in.unmerged != nil && apierrors.IsConflict(err) {
+	if in.exact() && apierrors.IsConflict(err) {
 		return outdatedf("%s has changed since it was read", in.ref)
 	}
 	if err := e.wrote(ctx, "apply", in.ref, err, by(in.owner)...); err != nil {
@@ -148,7 +148,7 @@ func (e *Engine) moveFields(ctx context.Context, live client.Object, in *intent)
 		return nil, microerror.Mask(err)
 	}
 	err = e.client.Patch(ctx, full, client.RawPatch(types.JSONPatchType, patch))
-	if in.unmerged != nil && apierrors.IsConflict(err) {
+	if in.exact() && apierrors.IsConflict(err) {
 		return nil, outdatedf("%s has changed since it was read", in.ref)
 	}
 	return full, e.wrote(ctx, "move fields of", in.ref, err, by(in.owner)...)
