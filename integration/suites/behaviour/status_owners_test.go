@@ -21,7 +21,7 @@ import (
 // the status, as one who restores a backup does, goes away.
 func TestConditionsHaveOneFieldOwner(t *testing.T) {
 	t.Parallel()
-	config := createReady(t, fixture.MakeCluster("own1").Label(shard, shared).Workers(1).Obj())
+	config := createReady(t, fixture.MakeCluster("fld1").Label(shard, shared).Workers(1).Obj())
 	current := theLab.Current(t, config)
 	owners := conditionOwners(t, current)
 	for _, c := range current.Status.Conditions {
