@@ -2,6 +2,7 @@ package vitistack
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -39,6 +40,10 @@ func Attachments(network *v1alpha1.NetworkConfiguration, machines []v1alpha1.Mac
 // shows the interfaces of all Machines on a network.
 const mostAttached = 8
 
+// mostInterfaces is how many interfaces a network shows at most, because an API server refuses objects of more than
+// 1.5 MiB, and an interface takes up to 2 KiB, with what is recorded of its owner.
+const mostInterfaces = 500
+
 // attachment returns what a Machine's status says about one of its interfaces.
 func attachment(m *v1alpha1.Machine, named v1alpha1.Network) v1alpha1.Attachment {
 	a := v1alpha1.Attachment{Machine: m.Name, Interface: named.Name, NodeName: m.Status.NodeName}
@@ -55,8 +60,12 @@ func attachment(m *v1alpha1.Machine, named v1alpha1.Network) v1alpha1.Attachment
 // NADReady are this operator's, and everything else stays as other operators wrote it.
 func NetworkStatus(network *v1alpha1.NetworkConfiguration, machines []v1alpha1.Machine, results []chain.Result, now time.Time) v1alpha1.NetworkConfigurationStatus {
 	status := *network.Status.DeepCopy()
-	status.Attachments = Attachments(network, machines)
 	reason, message := attachmentFinding(network, results)
+	status.Attachments = Attachments(network, machines)
+	if all := len(status.Attachments); all > mostInterfaces {
+		status.Attachments = status.Attachments[:mostInterfaces]
+		message += fmt.Sprintf("; status.attachments shows %d of %d interfaces", mostInterfaces, all)
+	}
 	state := metav1.ConditionTrue
 	if reason == v1alpha1.ReasonAttachmentFailed {
 		state = metav1.ConditionFalse

@@ -2,6 +2,7 @@ package vitistack_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -150,5 +151,23 @@ func TestNetworkStatus(t *testing.T) {
 				t.Errorf("%d attachments, and what others wrote is changed:\n%s", len(got.Attachments), diff)
 			}
 		})
+	}
+}
+
+// TestALargeNetworkFitsIntoItsStatus: the API server would refuse an object with all interfaces.
+func TestALargeNetworkFitsIntoItsStatus(t *testing.T) {
+	network := &v1alpha1.NetworkConfiguration{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "front"}, Spec: v1alpha1.NetworkConfigurationSpec{Bridge: "br0"}}
+	for count, want := range map[int]string{
+		500: "NetworkAttachmentDefinition front",
+		501: "NetworkAttachmentDefinition front; status.attachments shows 500 of 501 interfaces",
+	} {
+		var machines []v1alpha1.Machine
+		for i := range count {
+			machines = append(machines, machine(fmt.Sprintf("m%03d", i), nil))
+		}
+		got := vitistack.NetworkStatus(network, machines, []chain.Result{{Outcome: chain.Done()}}, time.Unix(100, 0))
+		if c := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady); len(got.Attachments) != 500 || c.Message != want {
+			t.Errorf("%d interfaces: %d are shown, and the message is %q, want %q", count, len(got.Attachments), c.Message, want)
+		}
 	}
 }
