@@ -66,8 +66,8 @@ func TestMembersAreAskedWhileOneIsDefragmented(t *testing.T) {
 		if w.Name == member.Name {
 			want = etcd.VoteMissing
 		}
-		if got := c.current().Vote(w.Name); got != want {
-			t.Errorf("the vote of %s is %d, want %d", w.Name, got, want)
+		if got, voters := c.current().Vote(w.Name); got != want || voters != len(c.founders) {
+			t.Errorf("the vote of %s is %d of %d, want %d of %d", w.Name, got, voters, want, len(c.founders))
 		}
 	}
 	signal(syscall.SIGCONT)

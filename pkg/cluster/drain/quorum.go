@@ -18,8 +18,9 @@ type Masters struct {
 	// Ready has the known Nodes by name, and whether each is Ready; nil while the operator is not connected to the
 	// workload cluster.
 	Ready map[string]bool
-	// Vote returns what is known of the vote of the member of a node.
-	Vote func(nodeID string) etcd.Vote
+	// Vote returns what is known of the vote of the member of a node, and how many members of etcd have a vote; zero if
+	// that is not known.
+	Vote func(nodeID string) (vote etcd.Vote, voters int)
 	// Leaving returns whether a pod's machine leaves: its condition says so, or its host shuts down.
 	Leaving func(*corev1.Pod) bool
 }
@@ -27,8 +28,9 @@ type Masters struct {
 // Count returns the number of masters by node, and the number of healthy ones other than that of the pod: those that
 // are Ready and stay, and whose members have a vote in etcd and respond, as far as that is known. A master that joins
 // has no vote, so it is not part of the quorum yet. A master that was removed from the spec and has lost its vote does
-// not count at all, because its pod may stay on a dead host. If the Node of the pod itself is not Ready, it is enough
-// that the members of the others respond: several Nodes may share a fault that only replacement fixes.
+// not count at all, because its pod may stay on a dead host. There are at least as many masters as voters, because a
+// member without a machine is part of the quorum until etcd has removed it. If the Node of the pod itself is not Ready,
+// it is enough that the members of the others respond: several Nodes may share a fault that only replacement fixes.
 func (m Masters) Count(pod *corev1.Pod) (masters, healthy int) {
 	own := pod.Labels[key.LabelNode]
 	all, well := map[string]bool{own: true}, map[string]bool{}
@@ -43,7 +45,7 @@ func (m Masters) Count(pod *corev1.Pod) (masters, healthy int) {
 		if other.Labels[key.LabelApp] != key.RoleMaster || id == own || Stopped(other) {
 			continue
 		}
-		vote := m.Vote(id)
+		vote, _ := m.Vote(id)
 		if vote != etcd.VoteNone && vote != etcd.VoteLearner {
 			all[id] = true
 		}
@@ -54,7 +56,8 @@ func (m Masters) Count(pod *corev1.Pod) (masters, healthy int) {
 			well[id] = true
 		}
 	}
-	return len(all), len(well)
+	_, voters := m.Vote(own)
+	return max(len(all), voters), len(well)
 }
 
 // healthy returns whether a master is Ready, as far as its pod and its Node say. When a host dies, only the readiness

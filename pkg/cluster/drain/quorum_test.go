@@ -125,7 +125,7 @@ func TestLearnersAreNoMajority(t *testing.T) {
 		{etcd.VoteAwaited, etcd.VoteAwaited, etcd.VoteAwaited}: 0,
 		{etcd.VoteUnknown, etcd.VoteUnknown, etcd.VoteUnknown}: 2,
 	} {
-		vote := func(id string) etcd.Vote { return votes[slices.Index([]string{"m1", "m2", "m3"}, id)] }
+		vote := func(id string) (etcd.Vote, int) { return votes[slices.Index([]string{"m1", "m2", "m3"}, id)], 0 }
 		if masters, healthy := (Masters{Spec: spec, Pods: pods, Ready: ready, Vote: vote, Leaving: Leaving}).Count(&pods[0]); masters != 3 || healthy != want {
 			t.Errorf("votes %v: %d of %d others are healthy, want %d of 3", votes, healthy, masters, want)
 		}
@@ -141,14 +141,33 @@ func TestARemovedMasterHoldsNoOther(t *testing.T) {
 	for left, want := range map[etcd.Vote]int{
 		etcd.VoteNone: 3, etcd.VoteLearner: 3, etcd.VoteMissing: 4, etcd.VoteGiven: 4, etcd.VoteUnknown: 4, etcd.VoteAwaited: 4,
 	} {
-		vote := func(id string) etcd.Vote {
+		vote := func(id string) (etcd.Vote, int) {
 			if id == "m3" {
-				return left
+				return left, 0
 			}
-			return etcd.VoteGiven
+			return etcd.VoteGiven, 0
 		}
 		if masters, healthy := (Masters{Spec: spec, Pods: pods, Ready: ready, Vote: vote, Leaving: Leaving}).Count(&pods[0]); masters != want || healthy != 2 {
 			t.Errorf("the vote of the one that left is %v: %d of %d others are healthy, want 2 of %d", left, healthy, masters, want)
+		}
+	}
+}
+
+// TestVotersWithoutAMachineCount: a member may have a vote although no machine of it is left, because its Deployment and
+// its pod were deleted by force after its master was removed from the spec, or because a person added it. etcd needs a
+// majority of all voters.
+func TestVotersWithoutAMachineCount(t *testing.T) {
+	const mine = 3
+	for voters, goes := range map[int]bool{0: true, 1: true, 3: true, 4: false, 5: false} {
+		pods, ready := masters("m1", "m2", "m3", "m4")
+		pods[3].Status.Phase = corev1.PodFailed
+		vote := func(string) (etcd.Vote, int) { return etcd.VoteGiven, voters }
+		count, healthy := (Masters{Spec: []string{"m1", "m2", "m3"}, Pods: pods, Ready: ready, Vote: vote, Leaving: Leaving}).Count(&pods[0])
+		if count != max(mine, voters) || healthy != 2 {
+			t.Errorf("of %d voters: %d of %d others are healthy, want 2 of %d", voters, healthy, count, max(mine, voters))
+		}
+		if d := Decide(Machine{Master: true, Serves: true, Votes: true, Masters: count, Healthy: healthy}); d.Release != goes {
+			t.Errorf("of %d voters: it is released: %t (%s), want %t", voters, d.Release, d.Message, goes)
 		}
 	}
 }
@@ -170,7 +189,8 @@ func TestMastersThatAreIllGoOneByOne(t *testing.T) {
 	} {
 		pods, ready := masters("m1", "m2", "m3")
 		ready["master-m1"], ready["master-m2"], ready["master-m3"] = test.own, false, false
-		if _, healthy := (Masters{Spec: spec, Pods: pods, Ready: ready, Vote: func(string) etcd.Vote { return test.vote }, Leaving: Leaving}).Count(&pods[0]); healthy != test.want {
+		vote := func(string) (etcd.Vote, int) { return test.vote, 0 }
+		if _, healthy := (Masters{Spec: spec, Pods: pods, Ready: ready, Vote: vote, Leaving: Leaving}).Count(&pods[0]); healthy != test.want {
 			t.Errorf("%s: %d others are healthy, want %d", name, healthy, test.want)
 		}
 	}

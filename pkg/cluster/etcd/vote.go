@@ -40,17 +40,23 @@ func voteOf(list []Member, name string) Vote {
 	return VoteGiven
 }
 
-// Vote returns what is known of the vote of a member.
-func (k *Keeper) Vote(name string) Vote {
+// Vote returns what is known of the vote of a member, and how many members have a vote; zero if that is not known. It
+// counts members that belong to no master too, because they are part of the quorum.
+func (k *Keeper) Vote(name string) (vote Vote, voters int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case !k.asked:
-		return VoteAwaited
+		return VoteAwaited, 0
 	case k.listed == nil || time.Since(k.listedAt) > remembered:
-		return VoteUnknown
+		return VoteUnknown, 0
 	}
-	return voteOf(k.listed, name)
+	for _, m := range k.listed {
+		if !m.Learner {
+			voters++
+		}
+	}
+	return voteOf(k.listed, name), voters
 }
 
 // note records the list that the members returned; nil if they returned none.

@@ -50,22 +50,22 @@ func TestAsk(t *testing.T) {
 
 func TestWhoHasAVote(t *testing.T) {
 	k := NewKeeper(logr.Discard(), nil, func() {})
-	expect := func(when string, want map[string]Vote) {
+	expect := func(when string, voters int, want map[string]Vote) {
 		t.Helper()
 		for name, vote := range want {
-			if got := k.Vote(name); got != vote {
-				t.Errorf("%s, %s has the vote %d, want %d", when, name, got, vote)
+			if got, of := k.Vote(name); got != vote || of != voters {
+				t.Errorf("%s, %s has the vote %d of %d, want %d of %d", when, name, got, of, vote, voters)
 			}
 		}
 	}
-	expect("before anybody is asked", map[string]Vote{"etcd-m1": VoteAwaited})
+	expect("before anybody is asked", 0, map[string]Vote{"etcd-m1": VoteAwaited})
 	k.note(nil)
-	expect("when no member answers", map[string]Vote{"etcd-m1": VoteUnknown})
-	k.note([]Member{{Name: "etcd-m1", Healthy: true}, {Name: "etcd-m2"}, {Name: "etcd-m3", Healthy: true, Learner: true}})
+	expect("when no member answers", 0, map[string]Vote{"etcd-m1": VoteUnknown})
+	k.note([]Member{{Name: "etcd-m1", Healthy: true}, {Name: "etcd-m2"}, {Name: "etcd-m3", Healthy: true, Learner: true}, {Name: ""}})
 	now := map[string]Vote{"etcd-m1": VoteGiven, "etcd-m2": VoteMissing, "etcd-m3": VoteLearner, "etcd-m4": VoteNone}
-	expect("when there is a list", now)
+	expect("when there is a list", 3, now)
 	k.note(nil)
-	expect("when the members do not answer for once", now)
+	expect("when the members do not answer for once", 3, now)
 	k.listedAt = k.listedAt.Add(-remembered)
-	expect("when they have not answered for long", map[string]Vote{"etcd-m1": VoteUnknown, "etcd-m3": VoteUnknown})
+	expect("when they have not answered for long", 0, map[string]Vote{"etcd-m1": VoteUnknown, "etcd-m3": VoteUnknown})
 }

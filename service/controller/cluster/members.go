@@ -83,14 +83,14 @@ func (m *Members) State(name types.NamespacedName) etcd.State {
 	return etcd.State{}
 }
 
-// Vote returns what is known of the vote of a member.
-func (m *Members) Vote(name types.NamespacedName, member string) etcd.Vote {
+// Vote returns what is known of the vote of a member, and how many members have a vote, see etcd.Keeper.Vote.
+func (m *Members) Vote(name types.NamespacedName, member string) (vote etcd.Vote, voters int) {
 	k, spared := m.of(name)
 	switch {
 	case spared:
-		return etcd.VoteUnknown
+		return etcd.VoteUnknown, 0
 	case k == nil:
-		return etcd.VoteAwaited
+		return etcd.VoteAwaited, 0
 	}
 	return k.Vote(member)
 }

@@ -33,7 +33,8 @@ func TestVotesOfClustersThatWereNotQueried(t *testing.T) {
 		{"when the cluster is gone", func() { m.forget(name) }, etcd.VoteAwaited, false},
 	} {
 		step.do()
-		if vote, asked := m.Vote(name, "etcd-m1"), m.Ask(over, name); vote != step.vote || asked != step.asked {
+		vote, _ := m.Vote(name, "etcd-m1")
+		if asked := m.Ask(over, name); vote != step.vote || asked != step.asked {
 			t.Errorf("%s: the vote is %d, want %d; they were asked: %t, want %t", step.what, vote, step.vote, asked, step.asked)
 		}
 	}
@@ -77,7 +78,8 @@ func TestWhoIsNotReached(t *testing.T) {
 			s := &state.Cluster{Config: config, Nodes: state.NewNodes(config.Spec), Certificates: test.stored, Addresses: []string{"127.0.0.1:1"}, NamespaceTaken: test.taken}
 			w.follow(s)
 			keeper, _ := w.Members.of(nameOf(s))
-			if members := w.Members.State(nameOf(s)); len(members.Members) > 0 || keeper != nil || w.Members.Vote(nameOf(s), "etcd-m0aaa") != etcd.VoteUnknown {
+			vote, _ := w.Members.Vote(nameOf(s), "etcd-m0aaa")
+			if members := w.Members.State(nameOf(s)); len(members.Members) > 0 || keeper != nil || vote != etcd.VoteUnknown {
 				t.Errorf("members of etcd are managed: %+v", members)
 			}
 			if got := w.Seen(nameOf(s)); got.Connected || got.Reason != test.reason || w.Pool.Get(nameOf(s)) != nil {

@@ -87,8 +87,8 @@ type Reconciler struct {
 
 // Etcd knows the members of the clusters' etcd.
 type Etcd interface {
-	// Vote returns what is known of the vote of a member.
-	Vote(cluster types.NamespacedName, member string) etcd.Vote
+	// Vote returns what is known of the vote of a member, and how many members have a vote; zero if that is not known.
+	Vote(cluster types.NamespacedName, member string) (vote etcd.Vote, voters int)
 	// Ask queries the members, and waits until that is done or the context ends. It returns whether it was done.
 	Ask(ctx context.Context, cluster types.NamespacedName) bool
 }

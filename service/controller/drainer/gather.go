@@ -219,7 +219,7 @@ func (r *Reconciler) member(ctx context.Context, pod *corev1.Pod, config *v1alph
 	if err == nil && d.DeletionTimestamp == nil {
 		return true, nil
 	}
-	vote := r.vote(config, id)
+	vote, _ := r.vote(config, id)
 	if slices.ContainsFunc(config.Spec.Cluster.Masters, func(n v1alpha1.Node) bool { return n.ID == id }) {
 		return vote != etcd.VoteNone, nil
 	}
@@ -240,21 +240,22 @@ func (r *Reconciler) countMasters(
 	}
 	masters := drain.Masters{
 		Pods: pods.Items, Ready: ready,
-		Vote:    func(nodeID string) etcd.Vote { return r.vote(config, nodeID) },
+		Vote:    func(nodeID string) (etcd.Vote, int) { return r.vote(config, nodeID) },
 		Leaving: func(other *corev1.Pod) bool { return drain.Leaving(other) || r.hostGoes(ctx, other) },
 	}
 	for _, n := range config.Spec.Cluster.Masters {
 		masters.Spec = append(masters.Spec, n.ID)
 	}
 	m.Masters, m.Healthy = masters.Count(pod)
-	m.Votes = drain.MayVote(masters.Vote(pod.Labels[key.LabelNode]), m.Serves)
+	own, _ := r.vote(config, pod.Labels[key.LabelNode])
+	m.Votes = drain.MayVote(own, m.Serves)
 	return nil
 }
 
-// vote returns what is known of the vote of a master's member.
-func (r *Reconciler) vote(config *v1alpha1.KVMConfig, nodeID string) etcd.Vote {
+// vote returns what is known of the vote of a master's member, and of the number of votes.
+func (r *Reconciler) vote(config *v1alpha1.KVMConfig, nodeID string) (vote etcd.Vote, voters int) {
 	if r.Etcd == nil {
-		return etcd.VoteUnknown
+		return etcd.VoteUnknown, 0
 	}
 	return r.Etcd.Vote(client.ObjectKeyFromObject(config), pki.EtcdMember(nodeID))
 }

@@ -27,7 +27,7 @@ type members struct {
 	asked    int
 }
 
-func (m *members) Vote(types.NamespacedName, string) etcd.Vote { return m.vote }
+func (m *members) Vote(types.NamespacedName, string) (vote etcd.Vote, voters int) { return m.vote, 0 }
 
 func (m *members) Ask(context.Context, types.NamespacedName) bool {
 	m.asked++

@@ -25,7 +25,9 @@ import (
 // votes is a fake Etcd that knows the members by their names; nothing is known of others.
 type votes map[string]etcd.Vote
 
-func (v votes) Vote(_ types.NamespacedName, member string) etcd.Vote { return v[member] }
+func (v votes) Vote(_ types.NamespacedName, member string) (vote etcd.Vote, voters int) {
+	return v[member], 0
+}
 
 func (votes) Ask(context.Context, types.NamespacedName) bool { return true }
 
