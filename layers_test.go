@@ -286,49 +286,6 @@ func isFieldOfState(p checkedPackage, e *ast.SelectorExpr) bool {
 	return ok && field.IsField() && field.Pkg() != nil && field.Pkg().Path() == module+"/pkg/cluster/state"
 }
 
-// reachesOutside returns whether a name gives access to the world outside of the program: a client, a clock, random
-// numbers, the network or the operating system.
-func reachesOutside(object types.Object) bool {
-	clock := []string{"After", "AfterFunc", "NewTicker", "NewTimer", "Now", "Since", "Sleep", "Tick", "Until"}
-	outside := []string{"crypto/rand", "math/rand", "math/rand/v2", "net/http", "os", "os/exec", "syscall"}
-	switch path := object.Pkg().Path(); path {
-	case clientPackage:
-		return !slices.Contains([]string{"Object", "ObjectKey", "ObjectKeyFromObject"}, object.Name())
-	case "time":
-		f, ok := object.(*types.Func)
-		return ok && f.Signature().Recv() == nil && slices.Contains(clock, object.Name())
-	case "net":
-		return strings.HasPrefix(object.Name(), "Dial") || strings.HasPrefix(object.Name(), "Listen") || strings.HasPrefix(object.Name(), "Lookup")
-	default:
-		return slices.Contains(outside, path)
-	}
-}
-
-// TestPlanIsPure: what is planned depends only on what was observed and on the time, and the state that a pass decides
-// on has no way to change anything.
-func TestPlanIsPure(t *testing.T) {
-	pure := []string{
-		"pkg/cluster/plan", "pkg/cluster/state", "pkg/cluster/drain", "pkg/cluster/rolling", "pkg/cluster/remediation", "pkg/cluster/nodestep",
-		"pkg/cluster/nodepod", "pkg/cluster/versions", "pkg/cluster/joining", "pkg/cluster/key", "pkg/cluster/cloudconfig", "pkg/cluster/addons", "pkg/virtualmachine",
-		"pkg/smolvmcluster/machinespec", "pkg/smolvmcluster/machinestep", "pkg/smolvmcluster/placing", "pkg/smolvmcluster/state",
-	}
-	found := 0
-	for _, p := range checkedPackages(t) {
-		if !slices.Contains(pure, p.folder()) {
-			continue
-		}
-		found++
-		for identifier, object := range p.info.Uses {
-			if pkg := object.Pkg(); pkg != nil && (pkg.Path() == "context" || reachesOutside(object)) {
-				t.Errorf("%s: %s.%s: nothing outside of the program is reached here", p.set.Position(identifier.Pos()), pkg.Name(), object.Name())
-			}
-		}
-	}
-	if found != len(pure) {
-		t.Errorf("%d packages of %v are there", found, pure)
-	}
-}
-
 // TestGatherOnlyReads: what a controller gathers changes nothing, starts nothing and ends nothing; a connection begins in
 // the step of the loop that follows.
 func TestGatherOnlyReads(t *testing.T) {
@@ -452,9 +409,15 @@ type checkedPackage struct {
 	info  *types.Info
 }
 
+// checked are the packages of the program, once they were loaded.
+var checked []checkedPackage
+
 // checkedPackages returns the packages of the program, without tests and integration.
 func checkedPackages(t *testing.T) []checkedPackage {
 	t.Helper()
+	if checked != nil {
+		return checked
+	}
 	exports := map[string]string{}
 	var own []goPackage
 	for _, p := range listPackages(t, "-export", "-deps", "./...") {
@@ -465,11 +428,8 @@ func checkedPackages(t *testing.T) []checkedPackage {
 	}
 	set := token.NewFileSet()
 	compiled := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
-	var checked []checkedPackage
 	for _, p := range own {
-		c := checkedPackage{goPackage: p, set: set, info: &types.Info{
-			Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{},
-		}}
+		c := checkedPackage{goPackage: p, set: set}
 		for _, name := range p.GoFiles {
 			file, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
 			if err != nil {
@@ -477,13 +437,19 @@ func checkedPackages(t *testing.T) []checkedPackage {
 			}
 			c.files = append(c.files, file)
 		}
-		var err error
-		if c.types, err = (&types.Config{Importer: compiled}).Check(p.ImportPath, set, c.files, c.info); err != nil {
+		if err := c.check(compiled); err != nil {
 			t.Fatal(err)
 		}
 		checked = append(checked, c)
 	}
 	return checked
+}
+
+// check adds the types of what the files of the package have.
+func (p *checkedPackage) check(packages types.Importer) (err error) {
+	p.info = &types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}, Types: map[ast.Expr]types.TypeAndValue{}}
+	p.types, err = (&types.Config{Importer: packages}).Check(p.ImportPath, p.set, p.files, p.info)
+	return err
 }
 
 // eachGoFile parses the Go files of the checkout except generated ones.
