@@ -286,6 +286,43 @@ func isFieldOfState(p checkedPackage, e *ast.SelectorExpr) bool {
 	return ok && field.IsField() && field.Pkg() != nil && field.Pkg().Path() == module+"/pkg/cluster/state"
 }
 
+// TestOnePackageBuildsEndpoints: only its handler says what is behind the Services of a cluster, and only the chain of one
+// controller has this handler, so that no two writers have different opinions.
+func TestOnePackageBuildsEndpoints(t *testing.T) {
+	const handler = "resources/kvmconfig/endpoints"
+	builders, users := map[string]bool{}, map[string]bool{}
+	for _, p := range checkedPackages(t) {
+		isEndpoint := func(of types.Type) bool {
+			name := strings.TrimLeft(types.TypeString(of, nil), "*[]")
+			return strings.HasPrefix(name, "k8s.io/api/discovery/") || strings.HasPrefix(name, "k8s.io/api/core/v1.Endpoint")
+		}
+		inspect(p, func(literal *ast.CompositeLit) {
+			if isEndpoint(p.info.TypeOf(literal)) && len(literal.Elts) > 0 {
+				builders[p.folder()] = true
+			}
+		})
+		inspect(p, func(assignment *ast.AssignStmt) {
+			for _, target := range assignment.Lhs {
+				if field, ok := target.(*ast.SelectorExpr); ok && isEndpoint(p.info.TypeOf(field.X)) {
+					builders[p.folder()] = true
+				}
+			}
+		})
+		for identifier, object := range p.info.Uses {
+			if f, ok := object.(*types.Func); ok && f.FullName() == module+"/"+handler+".New" {
+				users[filepath.Join(p.folder(), filepath.Base(p.set.Position(identifier.Pos()).Filename))] = true
+			}
+		}
+	}
+	if got := slices.Collect(maps.Keys(builders)); !slices.Equal(got, []string{handler}) {
+		t.Errorf("endpoints are built by %v", got)
+	}
+	// A rendering without a cluster writes nothing.
+	if got := slices.Sorted(maps.Keys(users)); !slices.Equal(got, []string{"service/controller/cluster/render.go", "service/controller/drainer/chain.go"}) {
+		t.Errorf("the handler of endpoints is used by %v", got)
+	}
+}
+
 // TestGatherOnlyReads: what a controller gathers changes nothing, starts nothing and ends nothing; a connection begins in
 // the step of the loop that follows.
 func TestGatherOnlyReads(t *testing.T) {
