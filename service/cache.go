@@ -4,13 +4,8 @@ import (
 	"net/http"
 
 	"github.com/giantswarm/microerror"
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
+	kubernetes "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,12 +31,11 @@ import (
 	"github.com/kvm-operator/kvm-operator/service/controller/drainer"
 )
 
-// NewScheme returns a scheme with every kind that the operator reads or writes.
+// NewScheme returns a scheme with every kind of Kubernetes, and those that the operator defines.
 func NewScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		apiextensionsv1.AddToScheme, appsv1.AddToScheme, certificatesv1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme,
-		batchv1.AddToScheme, policyv1.AddToScheme, rbacv1.AddToScheme,
+		kubernetes.AddToScheme, apiextensionsv1.AddToScheme,
 		providerv1alpha1.AddToScheme, releasev1alpha1.AddToScheme, vmoperatorv1.AddToScheme, smolvmv1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
