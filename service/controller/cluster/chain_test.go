@@ -43,7 +43,7 @@ func TestChainIsWhole(t *testing.T) {
 	rendered := []string{
 		"network", "nodeindexstatus", "release", "placement", "workload", "certificaterequest", "nodelabel", "etcdmember", "certificaterotation", "certificaterenewal", "vault", "addonhealth",
 	}
-	for _, resource := range slices.Concat(addon.All(), resources()) {
+	for _, resource := range slices.Concat(addon.All(), Resources()) {
 		rendered = append(rendered, resource.Handler)
 	}
 	var handlers []string

@@ -63,7 +63,7 @@ func planned(o plan.Observed, now time.Time) *state.Cluster {
 
 // renderable returns the handlers whose objects are rendered: those of this controller, and the drainer's.
 func renderable() []apply.Resource[*state.Cluster] {
-	return append(resources(), endpoints.New())
+	return append(Resources(), endpoints.New())
 }
 
 // ReadInputs reads what a rendering depends on from a management cluster.

@@ -43,11 +43,11 @@ const (
 )
 
 // Kinds are the kinds of object that the controller creates; the cache needs the index apply.IndexOwner over each.
-func Kinds() []client.Object { return apply.Kinds(resources()) }
+func Kinds() []client.Object { return apply.Kinds(Resources()) }
 
-// resources are the handlers of the chain that are functions from the state to objects, with placeholders for keys that
+// Resources are the handlers of the chain that are functions from the state to objects, with placeholders for keys that
 // are missing.
-func resources() []apply.Resource[*state.Cluster] {
+func Resources() []apply.Resource[*state.Cluster] {
 	return apply.Resources((&Reconciler{Issuer: pki.Placeholder{}}).chain())
 }
 

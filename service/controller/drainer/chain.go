@@ -32,6 +32,9 @@ type inNamespace struct {
 	chain.Handler[*state.Cluster]
 }
 
+// Declared returns the resource.
+func (inNamespace) Declared() apply.Resource[*state.Cluster] { return endpoints.New() }
+
 // EnsureCreated runs the handler, or has nothing to report.
 func (h inNamespace) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Outcome, error) {
 	switch {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/giantswarm/microerror"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,9 +28,10 @@ import (
 const EndpointsName = Name + "-endpoints"
 
 // Kinds are the kinds that only this controller writes.
-func Kinds() []client.Object {
-	return []client.Object{&corev1.Endpoints{}, &discoveryv1.EndpointSlice{}}
-}
+func Kinds() []client.Object { return apply.Kinds(Resources()) }
+
+// Resources are the handlers of the chain that are functions from the state to objects.
+func Resources() []apply.Resource[*state.Cluster] { return apply.Resources(newEndpointsChain(nil)) }
 
 // Endpoints is the only writer of the addresses behind the Services of a cluster. It has workers of its own, so that
 // neither a drain nor a cluster whose other objects cannot be written delays it.

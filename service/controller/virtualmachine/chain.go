@@ -1,8 +1,6 @@
 package virtualmachine
 
 import (
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
@@ -49,5 +47,7 @@ func newChain(e *apply.Engine, a acts, password func() string) chain.Chain[*virt
 	}
 }
 
-// Kinds are the kinds of object that the controller creates.
-func Kinds() []client.Object { return apply.Kinds(apply.Resources(newChain(nil, nil, nil))) }
+// Resources are the handlers of the chain that are functions from the state to objects.
+func Resources() []apply.Resource[*virtualmachine.State] {
+	return apply.Resources(newChain(nil, nil, nil))
+}

@@ -28,7 +28,7 @@ import (
 
 // watched are the kinds of object that belong to virtual machines. All of them have the labels of VM-Operator.
 func watched() []client.Object {
-	return append(Kinds(), &corev1.Pod{}, &corev1.PersistentVolumeClaim{})
+	return append(apply.Kinds(Resources()), &corev1.Pod{}, &corev1.PersistentVolumeClaim{})
 }
 
 // AllKinds are the kinds that the controller reads or writes.
@@ -46,7 +46,7 @@ func Objects() map[client.Object]cache.ByObject {
 
 // SetupIndexes adds the indexes that the controller uses.
 func SetupIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, kind := range Kinds() {
+	for _, kind := range apply.Kinds(Resources()) {
 		if err := indexer.IndexField(ctx, kind, apply.IndexOwner, apply.OwnerOf); err != nil {
 			return microerror.Mask(err)
 		}
