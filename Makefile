@@ -109,7 +109,7 @@ test-one: ## Run one suite, such as SUITE=behaviour, or those of its tests that 
 golden: ## Rewrite all golden files. Review the difference before you commit it
 	@integration/build.sh .tools kubeall kwok helm
 	@UPDATE=1 go test -count=1 -run TestRulesFollowFromTheChains ./service
-	@UPDATE=1 go test -short -count=1 $$(grep -rl 'Getenv("UPDATE")' --include=*_test.go cmd pkg service integration/suites/chart integration/suites/machineschart integration/demo | xargs -n1 dirname | sort -u | sed 's|^|./|')
+	@UPDATE=1 go test -short -count=1 $$(grep -rl 'Getenv("UPDATE")' --include=*_test.go layers_test.go cmd pkg service integration/suites/chart integration/suites/machineschart integration/demo | xargs -n1 dirname | sort -u | sed 's|^|./|')
 	@UPDATE=1 go test -count=1 -run 'TestLifeOfAClusterIsInTheLog|TestDescribeOfAHealthyCluster' ./integration/suites/behaviour
 
 hooks: ## Make git check commit messages in this checkout

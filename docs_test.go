@@ -173,7 +173,7 @@ func collectReasons(p checkedPackage, reasons map[string]bool) {
 	})
 }
 
-// collectConditionTypes finds the constants Condition… and the values of the map conditionTypes.
+// collectConditionTypes finds the constants Condition….
 func collectConditionTypes(p checkedPackage, found map[string]bool) {
 	scope := p.types.Scope()
 	for _, name := range scope.Names() {
@@ -181,16 +181,6 @@ func collectConditionTypes(p checkedPackage, found map[string]bool) {
 			found[constant.StringVal(c.Val())] = true
 		}
 	}
-	inspect(p, func(declared *ast.ValueSpec) {
-		if declared.Names[0].Name != "conditionTypes" || len(declared.Values) != 1 {
-			return
-		}
-		for _, element := range declared.Values[0].(*ast.CompositeLit).Elts {
-			if text, ok := p.text(element.(*ast.KeyValueExpr).Value); ok {
-				found[text] = true
-			}
-		}
-	})
 }
 
 // text returns the value of a constant expression.

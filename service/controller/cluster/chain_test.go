@@ -2,16 +2,18 @@ package cluster
 
 import (
 	"maps"
+	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
-	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/addon"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
 func kindsOf(objects []client.Object) []string {
@@ -22,10 +24,15 @@ func kindsOf(objects []client.Object) []string {
 	return slices.Sorted(maps.Keys(kinds))
 }
 
-// TestChainIsWhole: the chain is consistent, each handler counts for a condition that is written, and rendering includes
-// all handlers of the management cluster.
+// wholeChain returns the chain with all handlers that it may have.
+func wholeChain() chain.Chain[*state.Cluster] {
+	return (&Reconciler{engine: apply.New(nil, nil, nil), Workloads: NewWorkloads(nil, nil, nil), Vault: revoker{}}).chain()
+}
+
+// TestChainIsWhole: the chain is consistent, each handler counts for a condition that is written, and no handler
+// on the management cluster hides from rendering what it makes.
 func TestChainIsWhole(t *testing.T) {
-	links := (&Reconciler{engine: apply.New(nil, nil, nil), Workloads: NewWorkloads(nil, nil, nil), Vault: revoker{}}).chain()
+	links := wholeChain()
 	if err := links.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -39,19 +46,35 @@ func TestChainIsWhole(t *testing.T) {
 	if most := 12; len(told)+1 > most {
 		t.Errorf("%d conditions, at most %d are allowed", len(told)+1, most)
 	}
-	// Handlers that decide, and make no objects on the management cluster.
-	rendered := []string{
-		"network", "nodeindexstatus", "release", "placement", "workload", "certificaterequest", "nodelabel", "etcdmember", "certificaterotation", "certificaterenewal", "vault", "addonhealth",
+	for _, link := range machines(apply.New(nil, nil, nil), nil, nil) {
+		if _, declares := link.Handler.(apply.Declares[*state.Cluster]); !declares && wrapsHandler(link.Handler) {
+			t.Errorf("handler %s wraps one and does not declare its resource, whose objects are not rendered then", link.Handler.Name())
+		}
 	}
-	for _, resource := range slices.Concat(addon.All(), Resources()) {
-		rendered = append(rendered, resource.Handler)
+}
+
+// wrapsHandler returns whether a field of a handler is a handler, too.
+func wrapsHandler(h chain.Handler[*state.Cluster]) bool {
+	fields := reflect.VisibleFields(reflect.Indirect(reflect.ValueOf(h)).Type())
+	return slices.ContainsFunc(fields, func(f reflect.StructField) bool {
+		return f.Type.Implements(reflect.TypeFor[chain.Handler[*state.Cluster]]())
+	})
+}
+
+// TestEveryHandlerIsDocumented: the table of areas in docs/kvmconfig.md has each handler, in the row of its condition.
+func TestEveryHandlerIsDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/kvmconfig.md")
+	if err != nil {
+		t.Fatal(err)
 	}
-	var handlers []string
-	for _, link := range links {
-		handlers = append(handlers, link.Handler.Name())
-	}
-	if diff := cmp.Diff(slices.Sorted(slices.Values(handlers)), slices.Sorted(slices.Values(rendered))); diff != "" {
-		t.Errorf("other handlers are rendered than run (-run +rendered):\n%s", diff)
+	for _, link := range wholeChain() {
+		if link.Condition == ConditionAvailable {
+			continue // it has no steps: it is about the API of the workload cluster alone
+		}
+		row := regexp.MustCompile("(?m)^\\| `" + link.Condition + "` \\| [^|]*`" + link.Handler.Name() + "`")
+		if !row.Match(page) {
+			t.Errorf("docs/kvmconfig.md: the row of %s does not have the step %s", link.Condition, link.Handler.Name())
+		}
 	}
 }
 
