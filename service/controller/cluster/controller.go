@@ -3,7 +3,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -20,7 +19,6 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/plan"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/randomkey"
 	"github.com/kvm-operator/kvm-operator/resources/kvmconfig/vault"
@@ -121,46 +119,6 @@ func (r *Reconciler) Again(s *state.Cluster, after time.Duration) time.Duration 
 		return 0
 	}
 	return slices.Min(wishes)
-}
-
-// Store writes the status if it differs. The resource version that was read is a precondition, so that decisions on
-// outdated data, especially an index, are never stored. A reconcile that took too long is reported too.
-func (r *Reconciler) Store(ctx context.Context, config *v1alpha1.KVMConfig, s *state.Cluster, results []chain.Result) error {
-	if reconnects(s, results) {
-		return nil
-	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
-		defer cancel()
-	}
-	updated := config.DeepCopy()
-	updated.Status = status(s, results, r.Clock.Now())
-	r.showConsoles(ctx, s.ID(), updated.Status.Nodes)
-	boundConsoles(updated.Status.Nodes)
-	if sameStatus(config.Status, updated.Status) {
-		return nil
-	}
-	stored, err := r.store(ctx, updated)
-	if stored {
-		r.tell(ctx, config, updated)
-	}
-	return err
-}
-
-// store applies the status. If the stored one has more than that, because a user or an earlier operator wrote it, it is
-// replaced. stored says whether the status was written.
-func (r *Reconciler) store(ctx context.Context, config *v1alpha1.KVMConfig) (stored bool, err error) {
-	applied, err := r.engine.ApplyStatus(ctx, key.Operator+"-"+Name, config, state.ConditionsOfOthers)
-	if err != nil || applied == nil {
-		return false, err
-	}
-	if sameStatus(applied.(*v1alpha1.KVMConfig).Status, config.Status) {
-		return true, nil
-	}
-	replaced := config.DeepCopy()
-	replaced.ResourceVersion = applied.GetResourceVersion()
-	return r.engine.UpdateStatus(ctx, replaced)
 }
 
 // until returns how long it takes until shortly after t; zero if t is not set or has passed.

@@ -79,12 +79,3 @@ func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (*v1alp
 	}
 	return config, gate == observe.Open, err
 }
-
-// Store writes the controller's condition. While the workload cluster is not reached, nothing is known that is newer than
-// what is stored.
-func (r *Reconciler) Store(ctx context.Context, config *v1alpha1.KVMConfig, m *state.Machines, results []chain.Result) error {
-	if r.Workloads != nil && !m.Workload.Connected {
-		return nil
-	}
-	return r.condition.Store(ctx, config, config.Status.Conditions, results)
-}

@@ -169,17 +169,6 @@ func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (l Leav
 	return Leaver{Pod: pod, config: config}, !ignored, nil
 }
 
-// Store stores nothing, because the handlers write the condition of the pod. A refusal of the API server is an error
-// here, because no condition can report it.
-func (*Reconciler) Store(_ context.Context, _ Leaver, _ *drain.State, results []chain.Result) error {
-	for _, r := range results {
-		if r.Err != nil {
-			return r.Err
-		}
-	}
-	return nil
-}
-
 // Again returns when the chain wants to run again.
 func (*Reconciler) Again(_ *drain.State, after time.Duration) time.Duration { return after }
 

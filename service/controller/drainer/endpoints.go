@@ -17,10 +17,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster/plan"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
 )
 
@@ -77,35 +75,6 @@ func (r *Endpoints) SetupWithManager(m manager.Manager) error {
 func (r *Endpoints) Get(ctx context.Context, request reconcile.Request) (*v1alpha1.KVMConfig, bool, error) {
 	config, gate, err := r.Reader().Config(ctx, request.NamespacedName, key.FinalizerCluster)
 	return config, gate == observe.Open, err
-}
-
-// Gather reads the machines of a cluster, only from caches, and what is known of its etcd.
-func (r *Endpoints) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*state.Cluster, error) {
-	namespace, hold, err := r.Reader().Namespace(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	o := plan.Observed{Config: config, Settings: r.Settings, Namespace: *namespace, Hold: hold, Connects: r.Workloads != nil, OnlyMachines: true}
-	if o.Connects { // without them, it would never be known that etcd was founded
-		o.Config, _ = state.HoldFounders(config, namespace, hold)
-	}
-	if r.Members != nil {
-		o.Etcd = r.Members(client.ObjectKeyFromObject(config))
-	}
-	if state.OwnsNamespace(config, hold) {
-		if o.Objects, err = r.Reader().Objects(ctx, o.Config); err != nil {
-			return nil, err
-		}
-	}
-	return plan.Machines(o, r.Clock.Now()), nil
-}
-
-// Store writes the controller's condition. On deletion, the cluster controller says what is waited for.
-func (r *Endpoints) Store(ctx context.Context, config *v1alpha1.KVMConfig, _ *state.Cluster, results []chain.Result) error {
-	if config.DeletionTimestamp != nil {
-		return nil
-	}
-	return r.condition.Store(ctx, config, config.Status.Conditions, results)
 }
 
 // Again returns when the chain wants to run again.

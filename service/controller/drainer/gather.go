@@ -20,6 +20,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodepod"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/plan"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
 // Leaver is a node pod that is about to end, with the KVMConfig of its cluster; nil if that is gone.
@@ -275,4 +277,25 @@ func (r *Reconciler) times(pod *corev1.Pod, config *v1alpha1.KVMConfig) (waited,
 		given = time.Duration(*seconds) * time.Second
 	}
 	return r.Clock.Since(pod.DeletionTimestamp.Add(-given)), timeout, max(given-nodepod.PowerdownPeriod, time.Nanosecond)
+}
+
+// Gather reads the machines of a cluster, only from caches, and what is known of its etcd.
+func (r *Endpoints) Gather(ctx context.Context, config *v1alpha1.KVMConfig) (*state.Cluster, error) {
+	namespace, hold, err := r.Reader().Namespace(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	o := plan.Observed{Config: config, Settings: r.Settings, Namespace: *namespace, Hold: hold, Connects: r.Workloads != nil, OnlyMachines: true}
+	if o.Connects { // without them, it would never be known that etcd was founded
+		o.Config, _ = state.HoldFounders(config, namespace, hold)
+	}
+	if r.Members != nil {
+		o.Etcd = r.Members(client.ObjectKeyFromObject(config))
+	}
+	if state.OwnsNamespace(config, hold) {
+		if o.Objects, err = r.Reader().Objects(ctx, o.Config); err != nil {
+			return nil, err
+		}
+	}
+	return plan.Machines(o, r.Clock.Now()), nil
 }

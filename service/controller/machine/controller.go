@@ -15,14 +15,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/late"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
 	"github.com/kvm-operator/kvm-operator/pkg/vitistack"
-	"github.com/kvm-operator/kvm-operator/resources/machine/cloudinit"
-	"github.com/kvm-operator/kvm-operator/resources/machine/dataimport"
-	"github.com/kvm-operator/kvm-operator/resources/machine/network"
-	"github.com/kvm-operator/kvm-operator/resources/machine/storage"
-	"github.com/kvm-operator/kvm-operator/resources/machine/virtualmachine"
 )
 
 // Name of the controller.
@@ -84,32 +78,6 @@ func (r *Reconciler) Init() error {
 	return microerror.Mask(r.Chain.Validate())
 }
 
-// engineOf returns the function that returns the engine of a session, nil while there is none.
-func engineOf(session *late.Session) func(*vitistack.State) *apply.Engine {
-	return func(*vitistack.State) *apply.Engine { return session.View().Engine }
-}
-
-// newChain returns the handlers of the controller. imports and infra return the engines for CDI's objects, and of the cluster
-// that runs the VirtualMachine.
-// Backward this is the order of a deletion: the guest, its disks and data, its networks.
-func newChain(engine *apply.Engine, imports, infra func(*vitistack.State) *apply.Engine) chain.Chain[*vitistack.State] {
-	return chain.Chain[*vitistack.State]{
-		{Handler: dataimport.NewHandOver(imports), Condition: v1alpha1.ConditionStorageReady},
-		// Nothing is created for a Machine whose networks are missing.
-		{Handler: network.Handler{}, Condition: v1alpha1.ConditionNetworkReady},
-		// Claims are not waited for: some are bound only when the guest is scheduled.
-		{Handler: storage.New().Handle(engine), Needs: []string{network.Name}, Condition: v1alpha1.ConditionStorageReady},
-		// On deletion, what CDI still fills is gone before the other claims.
-		{Handler: dataimport.New(imports), Needs: []string{network.Name}, Follows: []string{storage.Name}, Condition: v1alpha1.ConditionStorageReady},
-		{Handler: cloudinit.New().Handle(engine), Needs: []string{network.Name}, Condition: v1alpha1.ConditionStorageReady},
-		{
-			Handler: virtualmachine.New(infra), Condition: v1alpha1.ConditionVirtualMachineReady,
-			// KubeVirt reports a VirtualMachine as failed while a claim does not exist.
-			Needs: []string{network.Name, storage.Name, dataimport.Name, cloudinit.Name},
-		},
-	}
-}
-
 // Reconcile takes one Machine through the loop, and measures that.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	began := time.Now()
@@ -131,31 +99,6 @@ func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (*v1alp
 	}
 	ours := vitistack.Handles(m) || m.DeletionTimestamp != nil && held(m)
 	return m, ours && r.Sessions.known(), nil
-}
-
-// Store writes the status if it differs, details a moment after they were seen.
-func (r *Reconciler) Store(ctx context.Context, m *v1alpha1.Machine, s *vitistack.State, results []chain.Result) error {
-	if apply.OnlyOutdated(results) {
-		return nil // the status would be about objects that have changed
-	}
-	updated := m.DeepCopy()
-	updated.Status = vitistack.Status(s, results)
-	name := client.ObjectKeyFromObject(m)
-	if !vitistack.Substantive(m.Status, updated.Status) {
-		r.pace.rest(name)
-		return nil
-	}
-	if r.pace.waits(name, &m.Status, &updated.Status, r.Clock.Now()) {
-		return nil
-	}
-	stored, err := r.engine.UpdateStatus(ctx, updated)
-	if stored {
-		r.tell(ctx, m, updated, s, results)
-	}
-	if apierrors.IsConflict(err) {
-		return err
-	}
-	return r.failed(err)
 }
 
 // failed counts an error that has no error type of its own.

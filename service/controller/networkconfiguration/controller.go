@@ -7,20 +7,15 @@ import (
 	"time"
 
 	"github.com/giantswarm/microerror"
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/late"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
 	"github.com/kvm-operator/kvm-operator/pkg/vitistack"
-	"github.com/kvm-operator/kvm-operator/resources/networkconfiguration/attachment"
 )
 
 // Name of the controller.
@@ -59,13 +54,6 @@ func (r *Reconciler) Init() error {
 	return microerror.Mask(r.Chain.Validate())
 }
 
-// newChain returns the handlers of the controller.
-func newChain(engine func() *apply.Engine) chain.Chain[*vitistack.NetworkState] {
-	return chain.Chain[*vitistack.NetworkState]{
-		{Handler: attachment.New(engine), Condition: v1alpha1.ConditionAttachmentReady},
-	}
-}
-
 // Get returns the NetworkConfiguration of a request. One that is being deleted is left to the garbage collector.
 func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (*v1alpha1.NetworkConfiguration, bool, error) {
 	networks := r.Networks.View()
@@ -77,44 +65,6 @@ func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (*v1alp
 		return nil, false, microerror.Mask(client.IgnoreNotFound(err))
 	}
 	return network, network.DeletionTimestamp == nil, nil
-}
-
-// Gather reads the Machines on the network, from the cache.
-func (r *Reconciler) Gather(ctx context.Context, network *v1alpha1.NetworkConfiguration) (*vitistack.NetworkState, error) {
-	s := &vitistack.NetworkState{Network: network, Settings: r.Settings, Multus: vitistack.KubeVirt(r.Multus.View().State), Now: r.Clock.Now()}
-	var machines v1alpha1.MachineList
-	if err := r.Machines.List(ctx, &machines, client.InNamespace(network.Namespace), client.MatchingFields{IndexNetwork: network.Name}); err != nil {
-		return nil, microerror.Mask(err)
-	}
-	s.Machines = machines.Items
-	return s, nil
-}
-
-// Store writes the status if it differs.
-func (r *Reconciler) Store(ctx context.Context, network *v1alpha1.NetworkConfiguration, s *vitistack.NetworkState, results []chain.Result) error {
-	engine := r.Networks.View().Engine
-	if engine == nil || s.Multus == vitistack.Unknown && vitistack.Attaches(network) || apply.OnlyOutdated(results) {
-		return nil // the next pass knows more, and begins soon
-	}
-	updated := network.DeepCopy()
-	updated.Status = vitistack.NetworkStatus(network, s.Machines, results, s.Now)
-	if equality.Semantic.DeepEqual(network.Status, updated.Status) {
-		return nil
-	}
-	stored, err := engine.UpdateStatus(ctx, updated)
-	if stored {
-		tell(ctx, network, updated)
-	}
-	return err
-}
-
-// tell logs what has changed.
-func tell(ctx context.Context, before, after *v1alpha1.NetworkConfiguration) {
-	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionAttachmentReady)
-	is := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionAttachmentReady)
-	if is != nil && (was == nil || was.Status != is.Status || was.Reason != is.Reason) {
-		log.FromContext(ctx).Info("condition changed", "type", is.Type, "status", is.Status, "reason", is.Reason, "cause", is.Message)
-	}
 }
 
 // Again returns when to look again without an event.

@@ -9,9 +9,7 @@ import (
 
 	"github.com/giantswarm/microerror"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -21,13 +19,10 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
 	"github.com/kvm-operator/kvm-operator/pkg/smolvmcluster/nodes"
 	"github.com/kvm-operator/kvm-operator/pkg/smolvmcluster/state"
-	"github.com/kvm-operator/kvm-operator/resources/smolvm/smolvmbinding"
-	"github.com/kvm-operator/kvm-operator/resources/smolvm/smolvmmachine"
 )
 
 // Name of the controller.
@@ -80,15 +75,6 @@ func (r *Reconciler) Init() error {
 	return microerror.Mask(r.Chain.Validate())
 }
 
-// newChain returns the ordered handlers of the controller.
-func newChain(runtime smolvmmachine.Runtime) chain.Chain[*state.State] {
-	return chain.Chain[*state.State]{
-		// The node is stored before it is asked for anything.
-		{Handler: smolvmbinding.Handler{}, Condition: v1alpha1.ConditionScheduled},
-		{Handler: smolvmmachine.New(runtime), Needs: []string{smolvmbinding.Name}, Condition: v1alpha1.ConditionReconciled},
-	}
-}
-
 // Get returns the SmolVM of a request.
 func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (*v1alpha1.SmolVM, bool, error) {
 	vm := &v1alpha1.SmolVM{}
@@ -99,31 +85,6 @@ func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (*v1alp
 		return nil, false, microerror.Mask(client.IgnoreNotFound(err))
 	}
 	return vm, undecodable.Why(vm) == "", nil
-}
-
-// Store writes the status if it differs.
-func (r *Reconciler) Store(ctx context.Context, vm *v1alpha1.SmolVM, s *state.State, results []chain.Result) error {
-	updated := vm.DeepCopy()
-	updated.Status = status(s, results)
-	if equality.Semantic.DeepEqual(vm.Status, updated.Status) {
-		if !seenAgain(s) {
-			return nil
-		}
-		// It has had its effect, and would have it again with the next loss. What says so is stored by now.
-		return r.engine.RemoveAnnotation(ctx, vm, v1alpha1.AnnotationRecreate)
-	}
-	stored, err := r.engine.UpdateStatus(ctx, updated)
-	if stored {
-		observeRun(vm, updated, r.Clock.Now())
-		tell(ctx, r.Events, vm, updated)
-	}
-	return err
-}
-
-// seenAgain returns whether the machine is there, and the status says that its state is not lost.
-func seenAgain(s *state.State) bool {
-	return s.Decidable() && s.Runtime.Reason == "" && s.Runtime.Machine != nil && s.Step.Reason != v1alpha1.ReasonMachineNotOwned &&
-		meta.IsStatusConditionFalse(s.VM.Status.Conditions, v1alpha1.ConditionLocalStateLost)
 }
 
 // Again returns when the chain wants to run again.

@@ -3,7 +3,6 @@ package smolvm
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,13 +10,10 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
-	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/text"
 	"github.com/kvm-operator/kvm-operator/pkg/smolvm/api"
 	"github.com/kvm-operator/kvm-operator/pkg/smolvmcluster/machinespec"
-	"github.com/kvm-operator/kvm-operator/pkg/smolvmcluster/machinestep"
 	"github.com/kvm-operator/kvm-operator/pkg/smolvmcluster/state"
-	"github.com/kvm-operator/kvm-operator/resources/smolvm/smolvmmachine"
 )
 
 // status returns the whole status that follows from a run of the chain. As long as the runtime has not answered, it is
@@ -52,46 +48,10 @@ func status(s *state.State, results []chain.Result) v1alpha1.SmolVMStatus {
 	return next
 }
 
-// awaiting returns the conditions as they were, with one of them replaced.
-func awaiting(s *state.State, r metav1.Condition) []metav1.Condition {
-	merged := reconciler.Merge(s.VM.Status.Conditions, []metav1.Condition{r}, s.VM.Generation, s.Now)
-	for _, c := range s.VM.Status.Conditions {
-		if c.Type != r.Type {
-			merged = append(merged, c)
-		}
-	}
-	return merged
-}
-
 // goes returns whether nothing more is to be said of a SmolVM, whose deletion is under way.
 func goes(s *state.State, results []chain.Result) bool {
 	return s.VM.DeletionTimestamp != nil && s.Bound() && reconciled(results).Reason == v1alpha1.ReasonDeleting &&
 		!meta.IsStatusConditionTrue(s.VM.Status.Conditions, v1alpha1.ConditionDeletionBlocked)
-}
-
-// merge returns the conditions, with those that stay as they are.
-func merge(s *state.State, wanted []metav1.Condition) []metav1.Condition {
-	before := s.VM.Status.Conditions
-	for i := range wanted {
-		wanted[i].Message = text.Beginning(wanted[i].Message, chain.MostMessage)
-	}
-	merged := reconciler.Merge(before, wanted, s.VM.Generation, s.Now)
-	for _, kind := range []string{v1alpha1.ConditionScheduled, v1alpha1.ConditionLocalStateLost} {
-		if c := meta.FindStatusCondition(before, kind); c != nil && meta.FindStatusCondition(wanted, kind) == nil {
-			merged = append(merged, *c)
-		}
-	}
-	return merged
-}
-
-// reconciled returns what became of the handler of the machine.
-func reconciled(results []chain.Result) metav1.Condition {
-	i := slices.IndexFunc(results, func(r chain.Result) bool { return r.Handler == smolvmmachine.Name })
-	return results[i].Condition(v1alpha1.ConditionReconciled)
-}
-
-func condition(kind string, holds metav1.ConditionStatus, reason, message string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: holds, Reason: reason, Message: message}
 }
 
 // unbound returns phase and conditions of a SmolVM that had no node when the pass began.
@@ -111,19 +71,6 @@ func unbound(s *state.State, results []chain.Result) (v1alpha1.Phase, []metav1.C
 	const awaiting = v1alpha1.ReasonAwaitingNodeAssignment
 	return v1alpha1.PhasePending, append(ready(no, awaiting, binding.Message), unknown, binding,
 		condition(v1alpha1.ConditionReconciled, no, awaiting, binding.Message))
-}
-
-func scheduled(node string) metav1.Condition {
-	return condition(v1alpha1.ConditionScheduled, metav1.ConditionTrue, v1alpha1.ReasonBound, "assigned to node "+node)
-}
-
-// ready returns Ready and RuntimeReady, which are the same.
-func ready(holds metav1.ConditionStatus, reason, message string) []metav1.Condition {
-	return []metav1.Condition{condition(v1alpha1.ConditionReady, holds, reason, message), condition(v1alpha1.ConditionRuntimeReady, holds, reason, message)}
-}
-
-func guest(holds metav1.ConditionStatus, reason, message string) metav1.Condition {
-	return condition(v1alpha1.ConditionGuestReady, holds, reason, message)
 }
 
 // bound returns phase and conditions of a SmolVM with a node. r is what became of the handler of the machine.
@@ -187,37 +134,10 @@ func observed(s *state.State, r metav1.Condition) (v1alpha1.Phase, []metav1.Cond
 	return phase, ready(no, v1alpha1.ReasonObserved, message)
 }
 
-// noMachine is the message of GuestReady before there is a machine.
-const noMachine = "there is no machine"
-
-// startFailed returns whether the machine does not run because its start has failed.
-func startFailed(s *state.State, r metav1.Condition) bool {
-	return s.Step.Action == machinestep.Start && r.Reason != v1alpha1.ReasonStartPending && r.Reason != s.Step.Reason
-}
-
 // known returns a state, in a length that fits a message: the runtime may say anything.
 func known(state api.State) string {
 	const most = 64
 	return text.Beginning(string(state), most)
-}
-
-// guestReady says whether the agent in the guest answers. The state running implies that it does, also with smolvm.
-func guestReady(s *state.State, r metav1.Condition) metav1.Condition {
-	const no = metav1.ConditionFalse
-	m := s.Runtime.Machine
-	switch {
-	case s.Runtime.Reason == "" && m == nil:
-		return guest(metav1.ConditionUnknown, v1alpha1.ReasonGuestReadinessUnavailable, noMachine)
-	case s.Runtime.Reason != "" || s.Step.Reason == v1alpha1.ReasonMachineNotOwned:
-		return guest(metav1.ConditionUnknown, v1alpha1.ReasonGuestReadinessUnavailable, "not reported by the runtime")
-	case m.State == api.StateRunning:
-		return guest(metav1.ConditionTrue, v1alpha1.ReasonAgentAnswers, "the agent in the guest answers; "+workload(m))
-	case m.State == api.StateUnreachable:
-		return guest(no, v1alpha1.ReasonAgentSilent, "the machine runs, and the agent in the guest does not answer")
-	case s.Step.Action == machinestep.Start && !startFailed(s, r):
-		return guest(no, v1alpha1.ReasonBooting, "the guest is being started")
-	}
-	return guest(no, v1alpha1.ReasonGuestStopped, "the guest does not run; "+workload(m))
 }
 
 func workload(m *api.Machine) string {

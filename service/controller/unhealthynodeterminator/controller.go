@@ -3,7 +3,6 @@ package unhealthynodeterminator
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/giantswarm/microerror"
@@ -18,9 +17,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/observe"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster/workload"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
 )
 
@@ -65,17 +62,4 @@ func (r *Reconciler) SetupWithManager(m manager.Manager) error {
 func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (*v1alpha1.KVMConfig, bool, error) {
 	config, gate, err := r.Reader().Config(ctx, request.NamespacedName, key.FinalizerTerminator)
 	return config, gate == observe.Open, err
-}
-
-// Store writes the controller's condition. While the workload cluster is not reached, the only news is that nothing is
-// replaced. An operator that has just started waits for the first attempt to reach it, which wakes the controller.
-func (r *Reconciler) Store(
-	ctx context.Context, config *v1alpha1.KVMConfig, m *state.Machines, results []chain.Result,
-) error {
-	waits := slices.ContainsFunc(results, func(r chain.Result) bool { return !r.Done() })
-	connecting := m.Workload.Reason == string(workload.Connecting)
-	if r.Workloads != nil && !m.Workload.Connected && (connecting || !waits) {
-		return nil
-	}
-	return r.condition.Store(ctx, config, config.Status.Conditions, results)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/giantswarm/microerror"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -20,7 +19,6 @@ import (
 
 	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
-	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/reconciler"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/undecodable"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
@@ -91,29 +89,6 @@ func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (*v1.Vi
 		return nil, false, microerror.Mask(client.IgnoreNotFound(err))
 	}
 	return vm, vm.DeletionTimestamp == nil && undecodable.Why(vm) == "", nil
-}
-
-// Gather reads what belongs to the virtual machine, and plans.
-func (r *Reconciler) Gather(ctx context.Context, vm *v1.VirtualMachine) (*virtualmachine.State, error) {
-	observed, err := r.observe(ctx, vm)
-	if err != nil {
-		return nil, err
-	}
-	return virtualmachine.Plan(observed), nil
-}
-
-// Store writes the status if it differs.
-func (r *Reconciler) Store(ctx context.Context, vm *v1.VirtualMachine, s *virtualmachine.State, results []chain.Result) error {
-	updated := vm.DeepCopy()
-	updated.Status = status(s, results)
-	if equality.Semantic.DeepEqual(vm.Status, updated.Status) {
-		return nil
-	}
-	stored, err := r.engine.UpdateStatus(ctx, updated)
-	if stored {
-		tell(ctx, vm, updated)
-	}
-	return err
 }
 
 // Again returns when the chain wants to run again.

@@ -15,6 +15,15 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
 )
 
+// Gather reads what belongs to the virtual machine, and plans.
+func (r *Reconciler) Gather(ctx context.Context, vm *v1.VirtualMachine) (*virtualmachine.State, error) {
+	observed, err := r.observe(ctx, vm)
+	if err != nil {
+		return nil, err
+	}
+	return virtualmachine.Plan(observed), nil
+}
+
 // observe reads, from caches, what belongs to a virtual machine.
 func (r *Reconciler) observe(ctx context.Context, vm *v1.VirtualMachine) (virtualmachine.Observed, error) {
 	o := virtualmachine.Observed{VM: vm, Settings: r.Settings, Now: r.Clock.Now()}
