@@ -309,6 +309,13 @@ func TestAnOutdatedDefinitionIsRefused(t *testing.T) {
 		}
 		return nil
 	})
+	w.until("the API server drops what the definition lacks", func() error { // it sees the change later than clients do
+		dropped := &v1alpha1.Machine{ObjectMeta: w.named("b"), Spec: v1alpha1.MachineSpec{Template: "small"}}
+		if err := direct.Create(t.Context(), dropped, client.DryRunAll); err != nil || dropped.Spec.Template == "" {
+			return err
+		}
+		return fmt.Errorf("it keeps the template %s", dropped.Spec.Template)
+	})
 	m := w.machine("a")
 	w.quiet()
 	w.until("the definition is back", func() error { return update(*current) })
