@@ -140,7 +140,7 @@ func (s *State) Unadjusted() (reason, message string) {
 	case report == nil && (!s.changes(order) || s.wasAdjusted()):
 		return "", ""
 	case s.Link.Err != nil && (report == nil || !report.Wanted.Same(order)):
-		return ReasonNotLinked, fmt.Sprintf("changes wait because the operator cannot reach the runner in pod %s: %s", s.Pod.Name, text.Beginning(s.Link.Err.Error(), maxProblem))
+		return ReasonNotLinked, fmt.Sprintf("changes wait because the operator cannot reach the runner in pod %s: %s", s.Pod.Name, text.Beginning(text.Steady(s.Link.Err.Error()), maxProblem))
 	case report == nil:
 		return ReasonChanging, fmt.Sprintf("the operator is connecting to the runner in pod %s", s.Pod.Name)
 	case !report.Wanted.Same(order):

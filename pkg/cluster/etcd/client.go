@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +21,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/text"
 )
 
 const (
@@ -376,15 +376,8 @@ func (o observation) voter() *clientv3.Client {
 	return nil
 }
 
-// volatile matches what differs from attempt to attempt in the text of an error: the number of attempts, local ports,
-// the time.
-var volatile = regexp.MustCompile(`[0-9.:\[\]a-f]+->|, current time [^"]* is|connection error: desc = |rpc error: code = \w+ desc = |context deadline exceeded|latest balancer error: |received context error while waiting for new LB policy update: |"`)
-
-// cause returns the text of an error without its volatile parts, so that it stays the same while the error does.
+// cause returns the text of an error in a form that stays the same while the error does.
 func cause(err error) string {
-	text := strings.Trim(volatile.ReplaceAllString(err.Error(), ""), ": ")
-	if text == "" {
-		return "it does not answer in time"
-	}
-	return text
+	said := strings.Trim(strings.ReplaceAll(text.Steady(err.Error()), context.DeadlineExceeded.Error(), ""), ": ")
+	return cmp.Or(said, "it does not answer in time")
 }

@@ -64,6 +64,10 @@ const (
 	ReasonNodeSilent  = "NodeSilent"
 )
 
+// longestReason is how many bytes of a reason are passed on, because root on a node can write anything to the status of
+// its Node.
+const longestReason = 128
+
 // NodeReady returns the readiness gate of the pod of the given Node; nil means that there is no Node. It does not set
 // times, because the writer sets them.
 func NodeReady(node *corev1.Node) corev1.PodCondition {
@@ -75,7 +79,7 @@ func NodeReady(node *corev1.Node) corev1.PodCondition {
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			return gate(known(c.Status), text.Beginning(c.Reason, longestReason), Steady(c.Message))
+			return gate(known(c.Status), text.Beginning(c.Reason, longestReason), text.Steady(c.Message))
 		}
 	}
 	return gate(corev1.ConditionUnknown, ReasonNodeSilent, "the kubelet has not reported yet")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/text"
 )
 
 // Name is the name of a step.
@@ -93,7 +94,7 @@ type Step struct {
 func At(s Seen) Step {
 	for _, look := range []func(Seen) *Step{atPod, atScheduling, atImage, atContainer, atKubelet, atAPI, atNode} {
 		if step := look(s); step != nil {
-			step.Message = joining.Steady(step.Message)
+			step.Message = text.Steady(step.Message)
 			return *step
 		}
 	}

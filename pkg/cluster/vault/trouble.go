@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"regexp"
 	"strings"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/fence"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/text"
 )
 
 const (
@@ -108,7 +108,7 @@ func (i *Issuer) judge(err error) (whole bool, judged error) {
 	case errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err):
 		return true, problem.Newf(reasonSlow, "%s has not answered within %s", where, patience)
 	}
-	return true, problem.Newf(reasonUnreachable, "%s cannot be reached: %s", where, cause(err))
+	return true, problem.Newf(reasonUnreachable, "%s cannot be reached: %s", where, text.Cause(err))
 }
 
 // status returns the HTTP status of Vault's response, or 0 if there was none.
@@ -130,28 +130,14 @@ func of(err error) string {
 	return answer.HTTPMethod + " " + path
 }
 
-// said returns the words of Vault, with days in place of times. Vault says at what time a certificate would end, which is
-// another one with each attempt: a condition would be written each time, and each write would cause the next attempt.
+// said returns the words of Vault in a steady form. Vault says at what time a certificate would end, which is another one
+// with each attempt: a condition would be written each time, and each write would cause the next attempt.
 func said(err error) string {
 	var answer *api.ResponseError
 	if !errors.As(err, &answer) {
 		return err.Error()
 	}
-	return instant.ReplaceAllString(strings.Join(answer.Errors, "; "), "$1")
-}
-
-// instant matches a time as Vault writes it; its first group is the day.
-var instant = regexp.MustCompile(`(\d{4}-\d\d-\d\d)[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| ?[+-]\d\d:?\d\d)?( UTC)?`)
-
-// cause returns the innermost error, because the outer ones contain ports that differ from one attempt to the next.
-func cause(err error) string {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err.Error()
-		}
-		err = inner
-	}
+	return text.Steady(strings.Join(answer.Errors, "; "))
 }
 
 // isTaken reports whether err means that a path already has a mount.

@@ -133,7 +133,7 @@ func (i *Issuer) authority(request pki.Request) (pki.KeyPair, error) {
 	if err != nil {
 		return pki.KeyPair{}, err
 	}
-	pair := pki.KeyPair{Certificate: text(made, "certificate"), Key: text(made, "private_key"), Vault: mount + "/issuer/" + string(field(made, "issuer_id"))}
+	pair := pki.KeyPair{Certificate: pemOf(made, "certificate"), Key: pemOf(made, "private_key"), Vault: mount + "/issuer/" + string(field(made, "issuer_id"))}
 	pair.CA = pair.Certificate
 	if err := i.checkAuthority(request, pair, mount); err != nil {
 		return pki.KeyPair{}, problem.Newf("VaultRefused", "Vault did not create the requested CA at %q: %s", mount, err)
@@ -236,7 +236,7 @@ func (i *Issuer) leaf(request pki.Request, authority pki.KeyPair) (pki.KeyPair, 
 		return pki.KeyPair{}, err
 	}
 	pair := pki.KeyPair{
-		CA: pki.Trusted(authority), Certificate: text(signed, "certificate"),
+		CA: pki.Trusted(authority), Certificate: pemOf(signed, "certificate"),
 		Key: pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}),
 	}
 	if err := checkLeaf(request, pair, authority); err != nil {
@@ -285,8 +285,8 @@ func (i *Issuer) Revoke(requests []pki.Request) error {
 	return nil
 }
 
-// text returns a field of a response that holds PEM text, or nil if it is missing.
-func text(answer *api.Secret, name string) []byte {
+// pemOf returns a field of a response that holds PEM text, or nil if it is missing.
+func pemOf(answer *api.Secret, name string) []byte {
 	value := field(answer, name)
 	if len(value) == 0 {
 		return nil

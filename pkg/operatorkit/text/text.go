@@ -1,4 +1,4 @@
-// Package text shortens what people read.
+// Package text shortens what people read, and takes out of it what changes with each attempt.
 package text
 
 import "strings"

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
@@ -50,7 +48,7 @@ func (n Node) reasonOf(err error) (reason, message string) {
 		return reasonOfAnswer(told), text.Beginning(sentence(told), maxMessage)
 	default:
 		reason = v1alpha1.ReasonRuntimeUnavailable
-		err = stable(err)
+		err = errors.New(text.Cause(err))
 	}
 	return reason, text.Beginning(fmt.Sprintf("runtime of node %s at %s: %s", n.Name, n.address(), err), maxMessage)
 }
@@ -80,16 +78,4 @@ func sentence(e *api.Error) string {
 		return fmt.Sprintf("smolvm API returned HTTP %d: %s", e.Status(), e.Message)
 	}
 	return fmt.Sprintf("smolvm API returned HTTP %d %s: %s", e.Status(), e.Code, e.Message)
-}
-
-// stable leaves out of an error the ports of connections, which are others each time.
-func stable(err error) error {
-	var detail *net.OpError
-	switch {
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return errors.New("it ended the connection")
-	case errors.As(err, &detail):
-		return detail.Err
-	}
-	return err
 }

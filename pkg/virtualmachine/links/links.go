@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/sessions"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/text"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/vmconfig"
 )
@@ -277,7 +278,7 @@ func (s *link) tell() {
 
 func (s *link) lose(err error) {
 	s.mu.Lock()
-	same := s.known.Err != nil && s.known.Err.Error() == err.Error()
+	same := s.known.Err != nil && text.Steady(s.known.Err.Error()) == text.Steady(err.Error())
 	s.known.Err = err
 	s.mu.Unlock()
 	if !same {

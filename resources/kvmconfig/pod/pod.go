@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/drain"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/text"
 )
 
 // Drainer does what the handler decides. It may be asked for everything twice: an operator that restarts decides the
@@ -114,7 +114,7 @@ func (h handler) release(ctx context.Context, s *drain.State, d drain.Decision) 
 	said.Status = corev1.ConditionTrue
 	if err != nil {
 		said = drain.Held(drain.ReleaseFailed,
-			fmt.Sprintf("%s; the runner cannot be told to power the machine down: %s", d.Message, joining.Steady(err.Error())))
+			fmt.Sprintf("%s; the runner cannot be told to power the machine down: %s", d.Message, text.Steady(err.Error())))
 	}
 	return errors.Join(err, h.drainer.Report(ctx, s, said))
 }

@@ -16,9 +16,9 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/drain"
-	"github.com/kvm-operator/kvm-operator/pkg/cluster/joining"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/text"
 )
 
 // actor does what the handler "pod" decides.
@@ -123,15 +123,15 @@ func (r *Reconciler) engineOf(config *v1alpha1.KVMConfig) *apply.Engine {
 func reason(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
-		return joining.Steady(err.Error())
+		return text.Steady(err.Error())
 	}
-	text := status.Status().Message
+	message := status.Status().Message
 	if details := status.Status().Details; details != nil {
 		for _, cause := range details.Causes {
-			text += " " + cause.Message
+			message += " " + cause.Message
 		}
 	}
-	return joining.Steady(text)
+	return text.Steady(message)
 }
 
 // Report writes the pod's condition if it differs, and an event if its reason differs.

@@ -22,6 +22,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/plan"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/text"
 )
 
 // Leaver is a node pod that is about to end, with the KVMConfig of its cluster; nil if that is gone.
@@ -198,7 +199,7 @@ func podsOn(ctx context.Context, way inside, m *drain.Machine) {
 	defer cancel()
 	var pods corev1.PodList
 	if err := way.List(ctx, &pods, client.MatchingFields{"spec.nodeName": m.Node.Name}); err != nil {
-		m.Connected, m.Node, m.Trouble = false, nil, joining.Steady(err.Error())
+		m.Connected, m.Node, m.Trouble = false, nil, text.Steady(err.Error())
 		return
 	}
 	m.Pods, m.Now = pods.Items, way.clock.Now()
