@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -207,11 +209,11 @@ func (c *Cluster) run(ctx context.Context) {
 		_ = c.fail(ctx, err) // there is nothing to try until the cluster is replaced
 		return
 	}
-	var pauses backoff
+	pauses := newPauses()
 	for ctx.Err() == nil {
 		connected, err := c.attempt(ctx, config)
 		if connected {
-			pauses.reset()
+			pauses = newPauses()
 		}
 		c.rest(ctx, &pauses, errors.Is(err, errNoAddress))
 	}
@@ -253,10 +255,10 @@ func (c *Cluster) fail(ctx context.Context, err error) error {
 }
 
 // rest waits before the next attempt. Without an address there is nothing to try until one is set.
-func (c *Cluster) rest(ctx context.Context, pauses *backoff, untilHurry bool) {
+func (c *Cluster) rest(ctx context.Context, pauses *wait.Backoff, untilHurry bool) {
 	var over <-chan time.Time
 	if !untilHurry {
-		timer := c.options.Clock.NewTimer(pauses.next())
+		timer := c.options.Clock.NewTimer(pauses.Step())
 		defer timer.Stop()
 		over = timer.C()
 	}
@@ -264,8 +266,14 @@ func (c *Cluster) rest(ctx context.Context, pauses *backoff, untilHurry bool) {
 	case <-ctx.Done():
 	case <-over:
 	case <-c.hurry:
-		pauses.reset()
+		*pauses = newPauses()
 	}
+}
+
+// newPauses returns the pauses between attempts: they double, from half a second to ten. A fifth of each is random, so
+// that clusters that were lost together do not reconnect in lockstep.
+func newPauses() wait.Backoff {
+	return wait.Backoff{Duration: 400 * time.Millisecond, Factor: 2, Jitter: 0.25, Steps: math.MaxInt, Cap: 8 * time.Second}
 }
 
 // changed notifies of a changed object if the cluster is connected; before that, nothing can be read.
