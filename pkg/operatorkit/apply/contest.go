@@ -29,24 +29,20 @@ const reasonContested = "Contested"
 type contest struct {
 	hash  string
 	mends int
-	// last is when that happened last. Until until, the object is left as it is, because of err.
-	last, until time.Time
-	err         error
+	// Until until, the object is left as it is, because of err.
+	until time.Time
+	err   error
 }
 
 // inContest returns why an object is left as it is, or missing, for now.
 func (e *Engine) inContest(in *intent) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	c, ok := e.contests[in.key]
-	if !ok {
+	now := e.clock.Now()
+	c, _ := e.contests.Get(in.key, now)
+	if c.hash != in.hash {
+		e.contests.Drop(in.key)
 		return nil
 	}
-	if c.hash != in.hash || e.clock.Since(c.last) > contestPeriod {
-		delete(e.contests, in.key)
-		return nil
-	}
-	if e.clock.Now().Before(c.until) {
+	if now.Before(c.until) {
 		return c.err
 	}
 	return nil
@@ -54,16 +50,15 @@ func (e *Engine) inContest(in *intent) error {
 
 // count counts that an object was put right. what says what another client had done, and who which one.
 func (e *Engine) count(in *intent, what, who string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	c := e.contests[in.key]
-	c.hash, c.mends, c.last = in.hash, c.mends+1, e.clock.Now()
+	now := e.clock.Now()
+	c, _ := e.contests.Get(in.key, now)
+	c.hash, c.mends = in.hash, c.mends+1
 	if c.mends >= mostMends {
-		c.until, c.err = c.last.Add(contestPause), problem.Newf(reasonContested,
+		c.until, c.err = now.Add(contestPause), problem.Newf(reasonContested,
 			"%s is %s by another client%s each time that the operator has put it right, so it is put right once a minute only; have that client leave it alone",
 			in.ref, what, who)
 	}
-	e.contests[in.key] = c
+	e.contests.Put(in.key, c, now, contestPeriod)
 }
 
 // mend updates an object, and counts it if the object had what the intent says before, and has it again. A contested one is
@@ -73,13 +68,13 @@ func (e *Engine) mend(ctx context.Context, live client.Object, in *intent) error
 		return err
 	}
 	e.mu.Lock()
-	before, mends := e.verified[in.key], e.contests[in.key].mends
+	before := e.verified[in.key]
 	e.mu.Unlock()
 	if before.uid != live.GetUID() || before.hash != in.hash {
 		return e.update(ctx, live, in)
 	}
 	who := ""
-	if mends+1 >= mostMends {
+	if c, _ := e.contests.Get(in.key, e.clock.Now()); c.mends+1 >= mostMends {
 		who = e.lastManager(ctx, in) // who applies takes over the fields of others
 	}
 	if err := e.update(ctx, live, in); err != nil {

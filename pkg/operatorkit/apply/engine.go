@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/hold"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
@@ -58,10 +59,10 @@ type Engine struct {
 	mu       sync.Mutex
 	verified map[objectKey]verified
 	made     map[objectKey]made
-	refused  map[objectKey]refused
-	contests map[objectKey]contest
 
-	words words
+	refused  hold.Held[objectKey, refused]
+	contests hold.Held[objectKey, contest]
+	words    words
 }
 
 // verbPrune is the verb with which objects are deleted that are no longer wanted, and verbEnd that with which exactly one is
@@ -78,7 +79,7 @@ type objectKey struct {
 // from the API server, which happens only if the two turn out to disagree. now provides the timestamps in what the
 // engine writes.
 func New(c client.Client, live client.Reader, now clock.PassiveClock) *Engine {
-	return &Engine{client: c, live: live, clock: now, verified: map[objectKey]verified{}, made: map[objectKey]made{}, refused: map[objectKey]refused{}, contests: map[objectKey]contest{}}
+	return &Engine{client: c, live: live, clock: now, verified: map[objectKey]verified{}, made: map[objectKey]made{}}
 }
 
 // Apply makes the actual state match the set: it applies objects first, then prunes. An object that cannot be applied

@@ -23,7 +23,7 @@ func (e *Engine) wrote(ctx context.Context, verb, ref string, err error, more ..
 	if err != nil {
 		return e.inSteadyWords(requestError(verb, ref, err))
 	}
-	e.words.forget(verb + " " + ref)
+	e.words.Drop(verb + " " + ref)
 	done, known := past[verb]
 	if !known { // the verb names a field
 		done = "did: " + verb

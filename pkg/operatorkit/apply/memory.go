@@ -30,8 +30,7 @@ type made struct {
 // refused records that an intent met a problem, because it is invalid or conflicts with an object of another owner, so
 // that a stuck cluster does not repeat the request with every reconcile.
 type refused struct {
-	hash  string
-	until time.Time
+	hash string
 	// seen is the version of the object in the cache; empty if the cache did not have it.
 	seen string
 	err  error
@@ -66,24 +65,22 @@ func (e *Engine) madeFrom(live client.Object, in *intent) bool {
 }
 
 func (e *Engine) forget(k objectKey) {
+	e.refused.Drop(k)
+	e.contests.Drop(k)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.verified, k)
-	delete(e.refused, k)
 	delete(e.made, k)
-	delete(e.contests, k)
 }
 
 // refusal returns the recent error for the same intent, if it was one of the lasting problems. One with a foreign object
 // ends before its time when the cache shows that the object is gone or has changed.
 func (e *Engine) refusal(ctx context.Context, in *intent) error {
-	e.mu.Lock()
-	r, ok := e.refused[in.key]
-	e.mu.Unlock()
-	if !ok {
+	r, left := e.refused.Get(in.key, e.clock.Now())
+	if left == 0 {
 		return nil
 	}
-	holds := r.hash == in.hash && e.clock.Now().Before(r.until)
+	holds := r.hash == in.hash
 	if holds && IsForeign(r.err) {
 		live, err := e.read(ctx, e.client, in.object)
 		holds = err == nil && versionOf(live) == r.seen
@@ -91,20 +88,14 @@ func (e *Engine) refusal(ctx context.Context, in *intent) error {
 	if holds {
 		return r.err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.refused, in.key)
+	e.refused.Drop(in.key)
 	return nil
 }
 
 func (e *Engine) noteRefusal(in *intent, err error) {
-	p, ok := problem.As(err)
-	if !ok || !slices.Contains(lasting, p.Reason) {
-		return
+	if p, ok := problem.As(err); ok && slices.Contains(lasting, p.Reason) {
+		e.refused.Put(in.key, refused{hash: in.hash, seen: in.seen, err: err}, e.clock.Now(), refusalHolds)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.refused[in.key] = refused{hash: in.hash, until: e.clock.Now().Add(refusalHolds), seen: in.seen, err: err}
 }
 
 // versionOf returns the version of an object, and nothing for none. No two objects of one name have the same.

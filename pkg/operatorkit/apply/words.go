@@ -2,10 +2,11 @@ package apply
 
 import (
 	"errors"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/hold"
 )
 
 const (
@@ -15,49 +16,20 @@ const (
 	mostWords = 1000
 )
 
-// words remembers what denied requests were told. Webhooks and quotas choose these words, and some choose other ones each
-// time, such as the number of the request. A condition with such words would be written with each pass, and each of these
+// words are what denied requests were told. Webhooks and quotas choose these words, and some choose other ones each time,
+// such as the number of the request. A condition with such words would be written with each pass, and each of these
 // writes would cause the next pass. In a workload cluster, its users choose them.
-type words struct {
-	mu   sync.Mutex
-	told map[string]told
-}
-
-// told are the words of a denial.
-type told struct {
-	text  string
-	until time.Time
-}
+type words struct{ hold.Held[string, string] }
 
 // steady returns the words for a denial of a request: those of a moment ago, or else the given ones.
 func (w *words) steady(request, text string, now time.Time) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if before, known := w.told[request]; known && now.Before(before.until) {
-		return before.text
+	if before, left := w.Get(request, now); left > 0 {
+		return before
 	}
-	delete(w.told, request)
-	if len(w.told) >= mostWords {
-		for other, t := range w.told {
-			if !now.Before(t.until) {
-				delete(w.told, other)
-			}
-		}
-	}
-	if w.told == nil {
-		w.told = map[string]told{}
-	}
-	if len(w.told) < mostWords {
-		w.told[request] = told{text: text, until: now.Add(wordsHold)}
+	if w.Len(now) < mostWords {
+		w.Put(request, text, now, wordsHold)
 	}
 	return text
-}
-
-// forget forgets the words for a request that was accepted.
-func (w *words) forget(request string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.told, request)
 }
 
 // inSteadyWords returns an error of a request whose text stays the same for a while, if others choose it.

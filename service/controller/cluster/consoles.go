@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,6 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/nodestep"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/hold"
 )
 
 const (
@@ -37,7 +37,7 @@ func (r *Reconciler) showConsoles(ctx context.Context, id string, nodes []v1alph
 			continue
 		}
 		pod, hung := types.NamespacedName{Namespace: key.Namespace(id), Name: n.Pod}, now.Sub(n.Since.Time)
-		if !nodestep.Hangs(nodestep.Name(n.Step), hung) || r.silent.at(pod, now) {
+		if _, rests := r.silent.Get(pod, now); rests > 0 || !nodestep.Hangs(nodestep.Name(n.Step), hung) {
 			continue
 		}
 		asked.Go(func() error {
@@ -48,7 +48,7 @@ func (r *Reconciler) showConsoles(ctx context.Context, id string, nodes []v1alph
 				n.Console = strings.ToValidUTF8(text, "?")
 			}
 			if ctx.Err() != nil {
-				r.silent.leave(pod, now, hung/hungPerRest)
+				r.silent.Put(pod, struct{}{}, now, hung/hungPerRest)
 			}
 			return nil
 		})
@@ -87,30 +87,5 @@ func boundConsoles(nodes []v1alpha1.NodeStatus) {
 // clusters.
 const hungPerRest = 4
 
-// silence has the pods that did not respond in time, and until when each is skipped. Its zero value is ready for use.
-type silence struct {
-	mu    sync.Mutex
-	until map[types.NamespacedName]time.Time
-}
-
-// at returns whether a pod is skipped now.
-func (s *silence) at(pod types.NamespacedName, now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return now.Before(s.until[pod])
-}
-
-// leave skips a pod for a while, and forgets the pods whose time has passed.
-func (s *silence) leave(pod types.NamespacedName, now time.Time, rest time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.until == nil {
-		s.until = map[types.NamespacedName]time.Time{}
-	}
-	for other, until := range s.until {
-		if !now.Before(until) {
-			delete(s.until, other)
-		}
-	}
-	s.until[pod] = now.Add(rest)
-}
+// silence has the pods that did not respond in time; each is skipped for a while.
+type silence = hold.Held[types.NamespacedName, struct{}]

@@ -65,8 +65,8 @@ func TestAHostThatDoesNotAnswerIsAskedEverMoreSeldom(t *testing.T) {
 		if diff := cmp.Diff(want, asked); diff != "" {
 			t.Errorf("the console was asked for at (-want +got):\n%s", diff)
 		}
-		if len(r.silent.until) != 1 {
-			t.Errorf("%d pods are remembered", len(r.silent.until))
+		if got := r.silent.Len(clock.Now()); got != 1 {
+			t.Errorf("%d pods are remembered", got)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package virtualmachine
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/giantswarm/microerror"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
+	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/hold"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/text"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
@@ -27,27 +27,23 @@ const (
 
 // grower makes claims larger.
 type grower struct {
-	engine *apply.Engine
-	clock  clock.PassiveClock
-
-	mu      sync.Mutex
-	refused map[types.UID]refusal
+	engine  *apply.Engine
+	clock   clock.PassiveClock
+	refused hold.Held[growth, error]
 }
 
-// refusal is a growth that the API server refused.
-type refusal struct {
+// growth is what was requested of a claim.
+type growth struct {
+	claim         types.UID
 	version, size string
-	err           error
-	until         time.Time
 }
 
-func newGrower(e *apply.Engine, c clock.PassiveClock) *grower {
-	return &grower{engine: e, clock: c, refused: map[types.UID]refusal{}}
-}
+func newGrower(e *apply.Engine, c clock.PassiveClock) *grower { return &grower{engine: e, clock: c} }
 
 // Grow requests a larger size for a claim.
 func (w *grower) Grow(ctx context.Context, g virtualmachine.Growth) error {
-	if err := w.known(g); err != nil {
+	what := growth{claim: g.Claim.UID, version: g.Claim.ResourceVersion, size: g.To.String()}
+	if err, left := w.refused.Get(what, w.clock.Now()); left > 0 {
 		return err
 	}
 	from := g.Claim.Spec.Resources.Requests[corev1.ResourceStorage]
@@ -55,31 +51,7 @@ func (w *grower) Grow(ctx context.Context, g virtualmachine.Growth) error {
 	if apierrors.IsForbidden(err) {
 		err = problem.Newf("ClaimNotGrown", "PersistentVolumeClaim %s has %s and cannot be grown to %s: %s. Set allowVolumeExpansion in its StorageClass, or declare its former size",
 			g.Claim.Name, from.String(), g.To.String(), text.Beginning(microerror.Cause(err).Error(), maxRefusal))
-		w.note(g, err)
+		w.refused.Put(what, err, w.clock.Now(), refusedFor)
 	}
 	return err
-}
-
-// known returns the error of the same growth a moment ago.
-func (w *grower) known(g virtualmachine.Growth) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	r, ok := w.refused[g.Claim.UID]
-	if ok && r.version == g.Claim.ResourceVersion && r.size == g.To.String() && w.clock.Now().Before(r.until) {
-		return r.err
-	}
-	delete(w.refused, g.Claim.UID)
-	return nil
-}
-
-func (w *grower) note(g virtualmachine.Growth, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := w.clock.Now()
-	for uid, r := range w.refused {
-		if !now.Before(r.until) {
-			delete(w.refused, uid)
-		}
-	}
-	w.refused[g.Claim.UID] = refusal{g.Claim.ResourceVersion, g.To.String(), err, now.Add(refusedFor)}
 }
