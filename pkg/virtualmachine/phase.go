@@ -97,7 +97,7 @@ const (
 	ReasonShuttingDown = "ShuttingDown"
 	ReasonGuestDown    = "GuestShutDown"
 	ReasonHostSilent   = "HostSilent"
-	ReasonUnwell       = "MachineUnwell"
+	ReasonUnhealthy    = "MachineUnhealthy"
 )
 
 // Overdue returns whether the pod should have ended by now.
@@ -156,7 +156,7 @@ func (s *State) obstacleOfPod() (reason, message string) {
 		return reason, fmt.Sprintf("pod %s waits: %s: %s", pod.Name, c.State.Waiting.Reason, c.State.Waiting.Message)
 	}
 	if ok && c.State.Running != nil && readySince(pod, c.State.Running.StartedAt.Time) {
-		return ReasonUnwell, fmt.Sprintf("the machine of pod %s is no longer ready: see kubectl -n %s exec %s -- %s runner status", pod.Name, pod.Namespace, pod.Name, Binary)
+		return ReasonUnhealthy, fmt.Sprintf("the machine of pod %s is no longer ready: see kubectl -n %s exec %s -- %s runner status", pod.Name, pod.Namespace, pod.Name, Binary)
 	}
 	return ReasonStarting, fmt.Sprintf("the runner of pod %s starts the machine", pod.Name)
 }

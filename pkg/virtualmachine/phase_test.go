@@ -55,7 +55,7 @@ func TestWhatKeepsAMachineIsNamed(t *testing.T) {
 		"the runner failed": {
 			conditions: unready(0), now: waits("CrashLoopBackOff", "back-off"), last: crashed, phase: v1.PhaseFailed, reason: ReasonFailed, message: "QEMUCrashed: it ended",
 		},
-		"the machine is unwell": {conditions: unready(time.Minute), now: runs, phase: v1.PhaseStarting, reason: ReasonUnwell, message: "runner status"},
+		"the machine is unwell": {conditions: unready(time.Minute), now: runs, phase: v1.PhaseStarting, reason: ReasonUnhealthy, message: "runner status"},
 		"the host is silent": {
 			conditions: []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse, "", "", time.Hour), ready}, now: runs,
 			phase: v1.PhaseFailed, reason: ReasonHostSilent, message: "host node-1 of pod tiny-0 is not Ready",
@@ -70,7 +70,7 @@ func TestWhatKeepsAMachineIsNamed(t *testing.T) {
 		},
 		"another readiness is missing": {
 			conditions: []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse, "ReadinessGatesNotReady", "", 0), ready}, now: runs,
-			phase: v1.PhaseStarting, reason: ReasonUnwell,
+			phase: v1.PhaseStarting, reason: ReasonUnhealthy,
 		},
 		"it shuts down":     {now: runs, stopped: true, phase: v1.PhaseStopping, reason: ReasonShuttingDown, message: "it has 900 s"},
 		"it should be gone": {now: runs, goneFor: time.Minute, phase: v1.PhaseStopping, reason: ReasonHostSilent, message: "although its grace period is over"},

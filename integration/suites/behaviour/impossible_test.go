@@ -102,7 +102,7 @@ func impossibles() map[string]impossible {
 			fix:     func(t *testing.T, _ *v1alpha1.KVMConfig) { t.Helper(); theLab.Delete(t, foreign) },
 		},
 		"the KVMConfig lives in the namespace of its own id": {
-			config: own, handler: "namespace", condition: "NamespaceReady", reason: "NamespaceIsOwn",
+			config: own, handler: "namespace", condition: "NamespaceReady", reason: "InvalidNamespace",
 			world:   []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "imp8"}}},
 			message: "KVMConfig imp8/imp8 is in the namespace of its own cluster, which is deleted with the cluster; create it in another namespace",
 		},

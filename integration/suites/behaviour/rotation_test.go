@@ -32,7 +32,7 @@ func TestCAsAreRotatedInThreePhases(t *testing.T) {
 	before := secretOf(t, config, pki.CA)
 	fleet, phases := follow(t, config), followPhases(t, config)
 	change(t, config, func(c *v1alpha1.KVMConfig) { c.Spec.Certificates = &v1alpha1.Certificates{AuthorityGeneration: 1} })
-	theLab.AwaitCondition(t, config, lab.Condition{Type: "CertificatesReady", Status: metav1.ConditionFalse, Reason: "RotatingAuthorities"})
+	theLab.AwaitCondition(t, config, lab.Condition{Type: "CertificatesReady", Status: metav1.ConditionFalse, Reason: "RotatingCAs"})
 	lab.Eventually(t, 2*lab.Timeout, func() error {
 		if after := secretOf(t, config, pki.CA); bytes.Equal(after.Data["crt"], before.Data["crt"]) || !bytes.Equal(after.Data["ca"], after.Data["crt"]) {
 			return fmt.Errorf("the CA is not rotated: %+v", theLab.Current(t, config).Status.Conditions)

@@ -229,7 +229,7 @@ func lose(t *testing.T, config *v1alpha1.KVMConfig, secret *corev1.Secret, condi
 			err = theLab.Client.Delete(ctx, secret)
 		}
 		have := meta.FindStatusCondition(theLab.Current(t, config).Status.Conditions, condition)
-		if have.Status != metav1.ConditionFalse || have.Reason != "KeyLost" {
+		if have.Status != metav1.ConditionFalse || have.Reason != "KeyMissing" {
 			return errors.Join(client.IgnoreNotFound(err), fmt.Errorf("KVMConfig %s has the condition %+v", config.Name, have))
 		}
 		return client.IgnoreNotFound(err)

@@ -95,7 +95,7 @@ func (c *life) areRotated(ctx context.Context, config *v1alpha1.KVMConfig) error
 	if config.Spec.Certificates == nil {
 		return nil
 	}
-	if have := meta.FindStatusCondition(config.Status.Conditions, "CertificatesReady"); have == nil || have.Reason == "RotatingAuthorities" {
+	if have := meta.FindStatusCondition(config.Status.Conditions, "CertificatesReady"); have == nil || have.Reason == "RotatingCAs" {
 		return told{fmt.Errorf("the condition CertificatesReady is %+v", have)}
 	}
 	return c.world.lab.Rotated(ctx, config, pki.EtcdCA, pki.FrontProxyCA)

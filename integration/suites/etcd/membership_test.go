@@ -66,7 +66,7 @@ func TestMajorityIsNotGivenAway(t *testing.T) {
 	c.mayLose.Store(true)
 	c.kill(1, true)
 	c.kill(2, true)
-	c.await(etcd.Wait, etcd.ReasonNoMajority)
+	c.await(etcd.Wait, etcd.ReasonNoQuorum)
 	c.want(3, 4, 5)
 	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(50 * time.Millisecond) {
 		if s := c.current().State(); s.Known() {

@@ -182,7 +182,7 @@ func mount(t *testing.T, arguments ...string) {
 // isUnhealthy reports whether a machine says that it runs and is unhealthy.
 func isUnhealthy(s v1.VirtualMachineStatus) bool {
 	c := meta.FindStatusCondition(s.Conditions, "Ready")
-	return c != nil && c.Reason == virtualmachine.ReasonUnwell
+	return c != nil && c.Reason == virtualmachine.ReasonUnhealthy
 }
 
 // cuts is how often the link is cut. After a few of them, the operator takes five seconds or more for the next link.

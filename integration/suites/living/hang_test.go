@@ -53,7 +53,7 @@ func writesHang(t *testing.T, l *living) {
 	})
 
 	must(t, settings.Delete(t.Context(), "coredns", metav1.DeleteOptions{}))
-	l.await(t, wanted{kind: "AddOnsReady", status: metav1.ConditionFalse, reason: chain.ReasonHangs})
+	l.await(t, wanted{kind: "AddOnsReady", status: metav1.ConditionFalse, reason: chain.ReasonRequestTimeout})
 	first, second := l.pod(t, "w0aaa"), l.pod(t, "w1aaa")
 	l.report(t, first, unwell())
 	l.awaitBehind(t, key.RoleWorker, second)

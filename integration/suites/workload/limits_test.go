@@ -26,7 +26,7 @@ func TestServerThatSendsWithoutEnd(t *testing.T) {
 	for began := time.Now(); time.Since(began) < soon; time.Sleep(100 * time.Millisecond) {
 		most = max(most, heap()-before)
 	}
-	awaitState(t, c, soon, unreachable(workload.TooMuch))
+	awaitState(t, c, soon, unreachable(workload.ResponseTooLarge))
 	t.Logf("the heap grew by %d MiB at most", most>>20)
 	if most > 64<<20 {
 		t.Errorf("the heap grew by %d MiB", most>>20)
@@ -72,7 +72,7 @@ func TestClusterThatHasTooMuch(t *testing.T) {
 			Data: map[string]string{"a": text},
 		})
 	}
-	awaitState(t, c, soon, unreachable(workload.TooMuch))
+	awaitState(t, c, soon, unreachable(workload.ResponseTooLarge))
 	must(t, other.DeleteAllOf(t.Context(), &corev1.ConfigMap{}, client.InNamespace("default"), client.MatchingLabels{"large": "true"}))
 	awaitState(t, c, 4*soon, workload.State{Phase: workload.Connected})
 }

@@ -78,7 +78,7 @@ type Step struct {
 const (
 	ReasonMemberUnhealthy = "MemberUnhealthy"
 	ReasonNoMaster        = "NoMaster"
-	ReasonNoMajority      = "NoMajority"
+	ReasonNoQuorum        = "NoQuorum"
 	ReasonJoining         = "Joining"
 	ReasonLeaving         = "Leaving"
 )
@@ -100,7 +100,7 @@ func Decide(members []Member, masters []Master) Step {
 	}
 	v := look(members, masters)
 	if h := healthy(v.voters); h < majority(len(v.voters)) {
-		return Step{Action: Wait, Reason: ReasonNoMajority, Message: fmt.Sprintf(
+		return Step{Action: Wait, Reason: ReasonNoQuorum, Message: fmt.Sprintf(
 			"%d of %d members of etcd answer, %d are needed: %s", h, len(v.voters), majority(len(v.voters)), labels(unwell(v.voters)))}
 	}
 	for _, rule := range []func(view) (Step, bool){dropLearner, expect, dropDead, admit, invite, dismiss} {

@@ -259,7 +259,7 @@ func TestWays(t *testing.T) {
 		"one that is dead for another": {"a!b*c", "bcd", []string{"Remove a", "Add d", "Promote d"}},
 		"three to one, one is dead":    {"a*bc!", "a", []string{"Remove c", "Remove b"}},
 		"the one that stays is dead":   {"a!b*c", "a", []string{"Wait Leaving"}},
-		"no majority":                  {"a!b!c", "abc", []string{"Wait NoMajority"}},
+		"no majority":                  {"a!b!c", "abc", []string{"Wait NoQuorum"}},
 		"one of three is dead":         {"a!b*c", "abc", []string{"Wait MemberUnhealthy"}},
 		"growing while one is dead":    {"a!b*c", "abcde", []string{"Add d", "Promote d", "Add e", "Promote e", "Wait MemberUnhealthy"}},
 		"no masters":                   {"a*", "", []string{"Wait NoMaster"}},

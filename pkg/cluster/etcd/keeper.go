@@ -74,7 +74,7 @@ func NewKeeper(log logr.Logger, f *fence.Fence, changed func()) *Keeper {
 func unreachable(why error) State {
 	reason := ReasonUnreachable
 	if errors.Is(why, errNoLeader) {
-		reason = ReasonNoMajority
+		reason = ReasonNoQuorum
 	}
 	return State{Step: Step{Action: Wait, Reason: reason, Message: why.Error()}}
 }
@@ -201,7 +201,7 @@ func (k *Keeper) turn(ctx context.Context, c *clients, access Access, masters []
 	}
 	step := Decide(o.members, masters)
 	switch {
-	case under != nil && (step.Reason != ReasonNoMajority || len(o.members) == 1):
+	case under != nil && (step.Reason != ReasonNoQuorum || len(o.members) == 1):
 		step = k.upkeep.told() // until upkeep is over, the list stays as it is
 	case step.Action != None:
 		step, acted = k.act(ctx, o, step)

@@ -85,10 +85,10 @@ func early(pair KeyPair, now time.Time) bool {
 
 var (
 	// errIssuerAhead prevents a pair that is not valid yet from replacing one that works.
-	errIssuerAhead = problem.Newf("IssuerAhead", "the issuer's clock is an hour or more ahead of the management cluster's, so that the certificate would not be valid yet")
+	errIssuerAhead = problem.Newf("ClockSkew", "the issuer's clock is an hour or more ahead of the management cluster's, so that the certificate would not be valid yet")
 	// errNotValidYet leaves it to a person to decide whether the clock is wrong now or was wrong earlier, because
 	// reissuing all pairs would replace the masters of every cluster.
-	errNotValidYet = problem.Newf("NotValidYet", "the management cluster's clock is behind, or was ahead when it was issued; set it, or delete the Secret for a new one")
+	errNotValidYet = problem.Newf("ClockSkew", "the management cluster's clock is behind, or was ahead when it was issued; set it, or delete the Secret for a new one")
 )
 
 // failures are errors, each with the names of the pairs that it concerns.

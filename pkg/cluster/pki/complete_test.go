@@ -117,17 +117,17 @@ func TestCAsThatCannotSign(t *testing.T) {
 	}{
 		"without key": {
 			func(p *pki.KeyPair) { p.Key = nil },
-			problem.Problem{Reason: "AuthorityMalformed", Message: `front-proxy-client cannot be issued: CA "front-proxy-ca" has no private key, so it cannot sign certificates`},
+			problem.Problem{Reason: "CAMalformed", Message: `front-proxy-client cannot be issued: CA "front-proxy-ca" has no private key, so it cannot sign certificates`},
 		},
 		"with a key of another kind": {
 			func(p *pki.KeyPair) {
 				p.Key = []byte("-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n")
 			},
-			problem.Problem{Reason: "AuthorityMalformed", Message: `front-proxy-client cannot be issued: the private key of CA "front-proxy-ca" is not an EC key`},
+			problem.Problem{Reason: "CAMalformed", Message: `front-proxy-client cannot be issued: the private key of CA "front-proxy-ca" is not an EC key`},
 		},
 		"with another thing than a certificate": {
 			func(p *pki.KeyPair) { p.Certificate = p.Key },
-			problem.Problem{Reason: "AuthorityMalformed", Message: `front-proxy-client cannot be issued: the certificate of CA "front-proxy-ca": it is not a PEM certificate`},
+			problem.Problem{Reason: "CAMalformed", Message: `front-proxy-client cannot be issued: the certificate of CA "front-proxy-ca": it is not a PEM certificate`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -108,15 +108,15 @@ func (e Embedded) template(request Request) (*x509.Certificate, error) {
 func parseAuthority(name string, pair KeyPair) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	cert, err := ParseCertificate(pair.Certificate)
 	if err != nil {
-		return nil, nil, problem.Newf("AuthorityMalformed", "the certificate of CA %q: %s", name, err)
+		return nil, nil, problem.Newf("CAMalformed", "the certificate of CA %q: %s", name, err)
 	}
 	block, _ := pem.Decode(pair.Key)
 	if block == nil {
-		return nil, nil, problem.Newf("AuthorityMalformed", "CA %q has no private key, so it cannot sign certificates", name)
+		return nil, nil, problem.Newf("CAMalformed", "CA %q has no private key, so it cannot sign certificates", name)
 	}
 	key, err := x509.ParseECPrivateKey(block.Bytes)
 	if err != nil {
-		return nil, nil, problem.Newf("AuthorityMalformed", "the private key of CA %q is not an EC key", name)
+		return nil, nil, problem.Newf("CAMalformed", "the private key of CA %q is not an EC key", name)
 	}
 	return cert, key, nil
 }

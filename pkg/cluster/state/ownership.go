@@ -66,7 +66,8 @@ func remembersNamespace(config *v1alpha1.KVMConfig) bool {
 	if c == nil {
 		return false
 	}
-	refused := slices.Contains([]string{"NotOwned", "OwnedByOther", "NamespaceIsOwn"}, c.Reason)
+	// NamespaceIsOwn is the former name of InvalidNamespace, which the status may still have.
+	refused := slices.Contains([]string{"NotOwned", "OwnedByOther", "InvalidNamespace", "NamespaceIsOwn"}, c.Reason)
 	return c.Status == metav1.ConditionTrue || config.DeletionTimestamp != nil && !refused
 }
 

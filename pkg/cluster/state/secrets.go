@@ -239,7 +239,7 @@ func (r *Secrets) Lose(id, namespace string, requests []pki.Request) {
 }
 
 func lost(id, namespace, name string) error {
-	return problem.Newf("KeyLost", "Secret %s/%s was deleted while nodes use its key; restore it: "+
+	return problem.Newf("KeyMissing", "Secret %s/%s was deleted while nodes use its key; restore it: "+
 		"the boot data of masters has a copy, in their Secrets in namespace %s", namespace, key.SecretName(id, name), key.Namespace(id))
 }
 

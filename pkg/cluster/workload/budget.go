@@ -34,7 +34,7 @@ const (
 var decoding = semaphore.NewWeighted(mostDecoded)
 
 // errTooLarge says that one response is too large. A smaller page may be small enough.
-var errTooLarge = fmt.Errorf("%w at once", errTooMuch)
+var errTooLarge = fmt.Errorf("%w at once", errResponseTooLarge)
 
 // grant is a share of the budget for what is being decoded. The decoder returns it once.
 type grant struct {

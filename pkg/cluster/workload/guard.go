@@ -193,7 +193,7 @@ func (g *guard) load() ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case g.intake != nil && !g.intake.AllowN(time.Now(), int(cost)):
-		return nil, errTooMuch
+		return nil, errResponseTooLarge
 	}
 	ctx, cancel := context.WithTimeout(g.ctx, requestTimeout)
 	defer cancel()

@@ -25,8 +25,8 @@ const (
 	mostTrimmed = 2 * mostKept
 )
 
-// errTooMuch ends a session. The next session fails as well until there is less.
-var errTooMuch = errors.New("the cluster sends, or has, more than the operator reads of one cluster")
+// errResponseTooLarge ends a session. The next session fails as well until there is less.
+var errResponseTooLarge = errors.New("the cluster sends, or has, more than the operator reads of one cluster")
 
 // newAllowance limits what may be read into the caches of one cluster, over all its connections.
 func newAllowance() *rate.Limiter { return rate.NewLimiter(mostPerSecond, mostAtOnce) }
@@ -76,11 +76,11 @@ type metered struct {
 // Read fails if the allowance is exceeded, and the link's session ends.
 func (m *metered) Read(p []byte) (int, error) {
 	n, err := m.ReadCloser.Read(p)
-	if m.link.allowance.AllowN(time.Now(), n) && !errors.Is(err, errTooMuch) {
+	if m.link.allowance.AllowN(time.Now(), n) && !errors.Is(err, errResponseTooLarge) {
 		return n, err
 	}
-	m.link.noteWatches(0, errTooMuch)
-	return 0, errTooMuch
+	m.link.noteWatches(0, errResponseTooLarge)
+	return 0, errResponseTooLarge
 }
 
 // takeIn trims an object for the cache. If the cluster's limit is exceeded, the link's session ends.
@@ -90,8 +90,8 @@ func (l *link) takeIn(object any) (any, error) {
 		return nil, err
 	}
 	if !l.intake.AllowN(time.Now(), int(wire.ObjectCost(trimmed))) {
-		l.noteWatches(0, errTooMuch)
-		return nil, errTooMuch
+		l.noteWatches(0, errResponseTooLarge)
+		return nil, errResponseTooLarge
 	}
 	return trimmed, nil
 }

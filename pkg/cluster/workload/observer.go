@@ -130,7 +130,7 @@ func (l *link) noteFailure(ctx context.Context, err error) {
 func (l *link) noteWatches(more int, failure error) {
 	l.mu.Lock()
 	l.watches += more
-	if failure != nil && !errors.Is(l.failure, errTooMuch) { // errTooMuch is the cause of the other errors
+	if failure != nil && !errors.Is(l.failure, errResponseTooLarge) { // errResponseTooLarge is the cause of the other errors
 		l.failure = failure
 	}
 	l.mu.Unlock()

@@ -53,7 +53,7 @@ func (r pagedReader) List(ctx context.Context, into client.ObjectList, options .
 			spent += wire.ObjectCost(item)
 		}
 		if spent > mostListed {
-			return fmt.Errorf("a list of the workload cluster: %w", errTooMuch)
+			return fmt.Errorf("a list of the workload cluster: %w", errResponseTooLarge)
 		}
 		all = append(all, items...)
 		if token = page.GetContinue(); token == "" {
@@ -61,7 +61,7 @@ func (r pagedReader) List(ctx context.Context, into client.ObjectList, options .
 			return meta.SetList(into, all)
 		}
 	}
-	return fmt.Errorf("a list of the workload cluster does not end: %w", errTooMuch)
+	return fmt.Errorf("a list of the workload cluster does not end: %w", errResponseTooLarge)
 }
 
 func (r pagedReader) page(ctx context.Context, page client.ObjectList, options []client.ListOption) error {

@@ -26,8 +26,8 @@ type Reason string
 const (
 	// AccessInvalid means that certificate, key or CA cannot be parsed, so that nothing was tried.
 	AccessInvalid Reason = "AccessInvalid"
-	// TooMuch means that the cluster sends, or has, more than the operator reads of one.
-	TooMuch Reason = "TooMuch"
+	// ResponseTooLarge means that the cluster sends, or has, more than the operator reads of one.
+	ResponseTooLarge Reason = "ResponseTooLarge"
 	// NotReady means that the API server reports that it is not ready, or that it is overloaded (429, 5xx).
 	NotReady Reason = "NotReady"
 	// Unauthorized means that the API server rejects the operator's certificate (401, 403, or by a TLS alert).
@@ -52,7 +52,7 @@ const (
 
 // farthest lists the reasons by how far an attempt got before it failed.
 var farthest = []Reason{
-	AccessInvalid, TooMuch, NotReady, Unauthorized, CertificateExpired, CertificateInvalid, UnknownAuthority, Refused, Timeout, NoRoute, NoAddress, Other,
+	AccessInvalid, ResponseTooLarge, NotReady, Unauthorized, CertificateExpired, CertificateInvalid, UnknownAuthority, Refused, Timeout, NoRoute, NoAddress, Other,
 }
 
 // statusError is an error response.
@@ -104,8 +104,8 @@ func classify(err error) Reason {
 	switch {
 	case errors.As(err, &access):
 		return AccessInvalid
-	case errors.Is(err, errTooMuch):
-		return TooMuch
+	case errors.Is(err, errResponseTooLarge):
+		return ResponseTooLarge
 	case errors.Is(err, errNoAddress):
 		return NoAddress
 	case errors.Is(err, errNoWatch):
@@ -201,7 +201,7 @@ func message(reason Reason, err error, serverName string) string {
 }
 
 var messages = map[Reason]string{
-	TooMuch: "the cluster has, or sends, more objects than the operator reads from one cluster: remove CertificateSigningRequests, " +
+	ResponseTooLarge: "the cluster has, or sends, more objects than the operator reads from one cluster: remove CertificateSigningRequests, " +
 		"or ConfigMaps and other objects with the label " + key.LabelManagedBy + "=" + key.Operator,
 	NotReady:           "the API server is not ready",
 	Unauthorized:       "the API server does not accept the operator's certificate",

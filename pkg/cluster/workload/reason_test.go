@@ -39,7 +39,7 @@ func TestClassify(t *testing.T) {
 	}{
 		"the key cannot be read":              {&accessError{"no key"}, AccessInvalid},
 		"there is no address":                 {errNoAddress, NoAddress},
-		"it sends too much":                   {errTooMuch, TooMuch},
+		"it sends too much":                   {errResponseTooLarge, ResponseTooLarge},
 		"500":                                 {&statusError{code: 500}, NotReady},
 		"401":                                 {&statusError{code: 401}, Unauthorized},
 		"404":                                 {&statusError{code: 404}, Other},

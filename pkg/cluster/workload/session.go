@@ -170,7 +170,7 @@ func (s *session) follow(kind client.Object, changed func()) error {
 // session ends.
 func (s *session) weigh(before, after any) {
 	if s.kept.Add(wire.ObjectCost(after)-wire.ObjectCost(before)) > mostKept {
-		s.link.noteWatches(0, errTooMuch)
+		s.link.noteWatches(0, errResponseTooLarge)
 	}
 }
 
@@ -233,7 +233,7 @@ func (s *session) verify(ctx context.Context) error {
 	for {
 		open, failure := s.link.tally()
 		complete := open >= len(s.kinds())
-		if errors.Is(failure, errTooMuch) {
+		if errors.Is(failure, errResponseTooLarge) {
 			return failure
 		}
 		if failure != nil {

@@ -20,12 +20,12 @@ const (
 	firstRest, lastRest = 10 * time.Second, 5 * time.Minute
 )
 
-// ReasonHangs means that a handler did not end in time, or took long to fail, and is paused.
-const ReasonHangs = "Hangs"
+// ReasonRequestTimeout means that a handler did not end in time, or took long to fail, and is paused.
+const ReasonRequestTimeout = "RequestTimeout"
 
 // resting returns the outcome of a handler that runs again after a pause.
 func resting(pause time.Duration) Outcome {
-	return Wait(ReasonHangs, "the workload cluster does not answer requests in time, perhaps because of a webhook; "+
+	return Wait(ReasonRequestTimeout, "the workload cluster does not answer requests in time, perhaps because of a webhook; "+
 		"the next attempt follows within five minutes", pause)
 }
 

@@ -62,7 +62,7 @@ func TestWhoHangsRests(t *testing.T) {
 					outcome, err := h.EnsureCreated(t.Context(), &diary{})
 					spent += time.Since(before)
 					done = done || outcome.State == chain.StateDone
-					if err != nil || outcome.State != chain.StateDone && (outcome.Reason != chain.ReasonHangs || outcome.After <= 0) {
+					if err != nil || outcome.State != chain.StateDone && (outcome.Reason != chain.ReasonRequestTimeout || outcome.After <= 0) {
 						t.Fatalf("%+v, %v", outcome, err)
 					}
 					time.Sleep(time.Second)
@@ -96,7 +96,7 @@ func TestWhoseTurnItIs(t *testing.T) {
 		}
 		turns.Forget("default/ab1cd")
 		got = append(got, reason(t.Context(), step{"a", chain.Done(), nil}))
-		want := []string{errTransient.Error(), context.DeadlineExceeded.Error(), "Done", chain.ReasonHangs, chain.ReasonHangs, "Done", "Done"}
+		want := []string{errTransient.Error(), context.DeadlineExceeded.Error(), "Done", chain.ReasonRequestTimeout, chain.ReasonRequestTimeout, "Done", "Done"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

@@ -119,13 +119,13 @@ func decide(s *state.Cluster) (decision, error) {
 	}
 	switch {
 	case len(going) > 0 && waits == "":
-		d.outcome = chain.Wait("RotatingAuthorities", "the next step of the CA rotation begins: "+strings.Join(going, ", "), 0)
+		d.outcome = chain.Wait("RotatingCAs", "the next step of the CA rotation begins: "+strings.Join(going, ", "), 0)
 		return d, nil
 	case len(going) > 0:
 		if err := aging(s, now); err != nil {
 			return decision{}, err
 		}
-		d.outcome = chain.Wait("RotatingAuthorities", strings.Join(going, ", ")+": "+waits, 0)
+		d.outcome = chain.Wait("RotatingCAs", strings.Join(going, ", ")+": "+waits, 0)
 		return d, nil
 	}
 	if err := errors.Join(others(s), ending(s, now), aging(s, now)); err != nil {
@@ -162,7 +162,7 @@ func others(s *state.Cluster) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return problem.Newf("AuthorityAdopted",
+	return problem.Newf("CAAdopted",
 		"the operator does not rotate %s because it adopted their Secrets; rotate them where they were created, or set spec.certificates.authorityGeneration back",
 		strings.Join(names, ", "))
 }
@@ -208,7 +208,7 @@ func ending(s *state.Cluster, now time.Time) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(ends)) {
 		if !now.Before(ends[name].Add(-warning)) {
-			errs = append(errs, problem.Newf("CertificateEnds",
+			errs = append(errs, problem.Newf("CertificateExpiring",
 				"certificate %q expires on %s and is not managed by the operator; renew it where its Secret was created",
 				name, ends[name].UTC().Format(time.DateOnly)))
 		}
@@ -223,7 +223,7 @@ func aging(s *state.Cluster, now time.Time) error {
 	least := margin(s)
 	for _, n := range s.Nodes {
 		if !n.CertificatesEnd.IsZero() && !now.Before(n.CertificatesEnd.Add(-least)) {
-			errs = append(errs, problem.Newf("MachineCertificatesEnd",
+			errs = append(errs, problem.Newf("MachineCertificatesExpiring",
 				"the machine of %s %s runs with certificates that expire on %s, and has not been replaced by one with newer ones",
 				n.Role, n.ID, n.CertificatesEnd.UTC().Format(time.DateOnly)))
 		}

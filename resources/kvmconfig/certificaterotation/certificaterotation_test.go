@@ -128,7 +128,7 @@ func TestWhenCAsAdvance(t *testing.T) {
 	}{
 		"at rest": {says: "Done", message: "no certificate is due before 2027-07-23"},
 		"the user requests a rotation": {
-			change: func(_ *testing.T, s *state.Cluster) { request(s) }, want: all, says: "RotatingAuthorities", message: "the next step of the CA rotation begins",
+			change: func(_ *testing.T, s *state.Cluster) { request(s) }, want: all, says: "RotatingCAs", message: "the next step of the CA rotation begins",
 		},
 		"the CAs have been rotated as requested": {
 			change: func(_ *testing.T, s *state.Cluster) {
@@ -142,14 +142,14 @@ func TestWhenCAsAdvance(t *testing.T) {
 			change: func(t *testing.T, s *state.Cluster) {
 				request(s)
 				advanced(t, s, pki.CA, pki.FrontProxyCA)
-			}, want: []string{unmarked[0], all[1], unmarked[2]}, says: "RotatingAuthorities",
+			}, want: []string{unmarked[0], all[1], unmarked[2]}, says: "RotatingCAs",
 			message: "ca (step 1 of 3: old and new CA are trusted), etcd-ca (rotation is about",
 		},
 		"a third of the term is left": {
-			after: 7 * year, change: func(t *testing.T, s *state.Cluster) { renewed(t, s, now.Add(7*year)) }, want: unmarked, says: "RotatingAuthorities",
+			after: 7 * year, change: func(t *testing.T, s *state.Cluster) { renewed(t, s, now.Add(7*year)) }, want: unmarked, says: "RotatingCAs",
 		},
 		"every machine trusts the successor": {
-			change: func(t *testing.T, s *state.Cluster) { advanced(t, s) }, want: unmarked, says: "RotatingAuthorities", message: "step 1 of 3",
+			change: func(t *testing.T, s *state.Cluster) { advanced(t, s) }, want: unmarked, says: "RotatingCAs", message: "step 1 of 3",
 		},
 		"another request during a rotation": {
 			change: func(t *testing.T, s *state.Cluster) {
@@ -157,64 +157,64 @@ func TestWhenCAsAdvance(t *testing.T) {
 				request(s)
 				s.Config.Spec.Certificates.AuthorityGeneration = 4
 			},
-			want: unmarked, says: "RotatingAuthorities",
+			want: unmarked, says: "RotatingCAs",
 		},
 		"a renewal fails during a rotation": {
-			change: func(t *testing.T, s *state.Cluster) { advanced(t, s); due(s) }, want: unmarked, says: "RotatingAuthorities",
+			change: func(t *testing.T, s *state.Cluster) { advanced(t, s); due(s) }, want: unmarked, says: "RotatingCAs",
 		},
 		"a renewal fails when the successor signs": {
 			change: func(t *testing.T, s *state.Cluster) { advanced(t, s); advanced(t, s); due(s) },
-			says:   "RotatingAuthorities", message: "step 2 of 3: the new CA issues certificates), etcd-ca (step 2 of 3: the new CA issues certificates), front-proxy-ca (step 2 of 3: the new CA issues certificates): not all certificates could be renewed",
+			says:   "RotatingCAs", message: "step 2 of 3: the new CA issues certificates), etcd-ca (step 2 of 3: the new CA issues certificates), front-proxy-ca (step 2 of 3: the new CA issues certificates): not all certificates could be renewed",
 		},
 		"a machine is outdated": {
 			change: func(t *testing.T, s *state.Cluster) { advanced(t, s); s.Nodes[1].Hash = "new" },
-			says:   "RotatingAuthorities", message: "worker w0aaa still has to be replaced",
+			says:   "RotatingCAs", message: "worker w0aaa still has to be replaced",
 		},
 		"a machine is not Ready": {
 			change: func(t *testing.T, s *state.Cluster) {
 				advanced(t, s)
 				s.Nodes[0].Ready, s.Nodes[0].Message = false, "it boots"
 			},
-			says: "RotatingAuthorities", message: "master m0aaa is not Ready: it boots",
+			says: "RotatingCAs", message: "master m0aaa is not Ready: it boots",
 		},
 		"a machine is missing": {
 			change: func(t *testing.T, s *state.Cluster) { advanced(t, s); s.Nodes[1].Deployment = nil },
-			says:   "RotatingAuthorities", message: "worker w0aaa has no machine yet",
+			says:   "RotatingCAs", message: "worker w0aaa has no machine yet",
 		},
 		"the cluster does not answer": {
 			change: func(t *testing.T, s *state.Cluster) {
 				advanced(t, s)
 				s.Workload.Reason, s.Workload.Message = "Refused", "connection refused"
 			},
-			says: "RotatingAuthorities", message: "the workload cluster does not answer: connection refused",
+			says: "RotatingCAs", message: "the workload cluster does not answer: connection refused",
 		},
 		"certificates are being issued": {
 			change: func(t *testing.T, s *state.Cluster) {
 				advanced(t, s)
 				s.CertificatesErr = errSecret
 			},
-			says: "RotatingAuthorities", message: "certificates are being issued",
+			says: "RotatingCAs", message: "certificates are being issued",
 		},
 		"machines of removed nodes are there": {
 			change: func(t *testing.T, s *state.Cluster) { advanced(t, s); s.Leaving = []corev1.Pod{{}} },
-			says:   "RotatingAuthorities", message: "waits for machines of removed nodes",
+			says:   "RotatingCAs", message: "waits for machines of removed nodes",
 		},
 		"it has not been stored yet": {
 			change: func(_ *testing.T, s *state.Cluster) { request(s); s.Terms.Versions = nil }, says: "Done",
 		},
 		"adopted CAs, and a request": {
-			change: func(_ *testing.T, s *state.Cluster) { request(s); adopt(s) }, says: "AuthorityAdopted", message: "the operator does not rotate ca, etcd-ca, front-proxy-ca",
+			change: func(_ *testing.T, s *state.Cluster) { request(s); adopt(s) }, says: "CAAdopted", message: "the operator does not rotate ca, etcd-ca, front-proxy-ca",
 		},
 		"adopted certificates": {
 			change: func(_ *testing.T, s *state.Cluster) { adopt(s); s.Terms.Renewals.Next = time.Time{} }, says: "Done", message: "no certificate is due before 2027-10-23",
 		},
 		"adopted certificates end": {
 			after: year - 10*24*time.Hour, change: func(_ *testing.T, s *state.Cluster) { adopt(s) },
-			says: "CertificateEnds", message: `certificate "api" expires on 2027-11-22`,
+			says: "CertificateExpiring", message: `certificate "api" expires on 2027-11-22`,
 		},
 		"a machine's certificates end": {
 			change: func(_ *testing.T, s *state.Cluster) { s.Nodes[0].CertificatesEnd = now.Add(29 * 24 * time.Hour) },
-			says:   "MachineCertificatesEnd", message: "the machine of master m0aaa runs with certificates that expire on 2026-12-21",
+			says:   "MachineCertificatesExpiring", message: "the machine of master m0aaa runs with certificates that expire on 2026-12-21",
 		},
 		"a machine's certificates end later": {
 			change: func(_ *testing.T, s *state.Cluster) { s.Nodes[0].CertificatesEnd = now.Add(40 * 24 * time.Hour) },

@@ -24,7 +24,7 @@ func New() apply.Resource[*state.Cluster] {
 
 func build(s *state.Cluster) (apply.Desired, error) {
 	if s.Config.Namespace == s.Namespace() {
-		return apply.Desired{}, problem.Newf("NamespaceIsOwn", "KVMConfig %s/%s is in the namespace of its own cluster, which is deleted with the cluster; "+
+		return apply.Desired{}, problem.Newf("InvalidNamespace", "KVMConfig %s/%s is in the namespace of its own cluster, which is deleted with the cluster; "+
 			"create it in another namespace", s.Config.Namespace, s.Config.Name)
 	}
 	for _, n := range s.Nodes {

@@ -17,7 +17,7 @@ func (r *Reconciler) doubt() error {
 		return nil
 	}
 	if off := r.ClockDifference(); off > trustedDifference {
-		return problem.Newf("ClocksDiffer", "the clocks of the management cluster's API server and of the operator's host are %d days apart; set the one that is wrong",
+		return problem.Newf("ClockSkew", "the clocks of the management cluster's API server and of the operator's host are %d days apart; set the one that is wrong",
 			int(off/(24*time.Hour)))
 	}
 	return nil

@@ -112,7 +112,7 @@ func TestNamespace(t *testing.T) {
 	inside := simple()
 	inside.config.Namespace = "ab1cd"
 	_, err := build(t, inside.snapshot(t, world{}), "namespace")
-	want := "False NamespaceIsOwn: KVMConfig ab1cd/ab1cd is in the namespace of its own cluster, which is deleted with the cluster; create it in another namespace"
+	want := "False InvalidNamespace: KVMConfig ab1cd/ab1cd is in the namespace of its own cluster, which is deleted with the cluster; create it in another namespace"
 	if diff := cmp.Diff(want, condition("namespace", err)); diff != "" {
 		t.Errorf("another condition (-want +got):\n%s", diff)
 	}
