@@ -318,12 +318,12 @@ func TestOnePackageBuildsEndpoints(t *testing.T) {
 	}
 }
 
-// TestGatherOnlyReads: what a controller gathers changes nothing, starts nothing and ends nothing; a connection begins in
-// the step of the loop that follows.
+// TestGatherOnlyReads: what a controller gathers changes nothing, starts nothing and ends nothing; a connection begins
+// in the step of the loop that follows.
 func TestGatherOnlyReads(t *testing.T) {
 	changes := []string{
 		"AddFinalizers", "Apply", "ApplyAll", "ApplyStatus", "Create", "Delete", "DeleteAllOf", "Do", "Drop", "End", "Ensure", "Eventf", "Follow", "Forget",
-		"Issue", "Order", "Patch", "Record", "RemoveFinalizer", "Stop", "Update", "UpdateStatus", "follow", "spare", "want", "Want",
+		"Issue", "Order", "Patch", "Record", "RemoveFinalizer", "Stop", "Update", "UpdateStatus", "follow", "unmanage", "want", "Want",
 	}
 	controllers := 0
 	for _, p := range checkedPackages(t) {

@@ -67,14 +67,14 @@ func newSnapshotPlace() *cobra.Command {
 		Use:   "place <directory>",
 		Short: "Replace the etcd data of a master with a snapshot",
 		Long: `Replace the data of an etcd member with the directory data that "etcdutl snapshot restore" created in the given directory. The former
-data is kept in the same place, under a name that ends with .before-<ticket>. The command fails while a machine uses the data, and
+data is kept in the same place, under a name that ends with .before-<token>. The command fails while a machine uses the data, and
 does nothing if this restore is already in place.`,
 		Example: "  kvm-operator runner etcd-snapshot place --volume=/etc/kubernetes/data/etcd --ticket=restored0123456789ab --disk=12G /restored",
 		Args:    cobra.ExactArgs(1),
 	}
 	var p etcdfiles.Placement
 	c.Flags().StringVar(&p.Volume, "volume", "", "directory with the data of the member")
-	c.Flags().StringVar(&p.Ticket, "ticket", "", "id of this restore")
+	c.Flags().StringVar(&p.Token, "ticket", "", "founding token of this restore")
 	size := c.Flags().String("disk", "", "size of the disk that is made for the data, such as 12G; empty makes a directory where there is no disk")
 	for _, name := range []string{"volume", "ticket"} {
 		_ = c.MarkFlagRequired(name)

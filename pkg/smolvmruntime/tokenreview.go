@@ -23,9 +23,9 @@ const (
 	reviewTime = 10 * time.Second
 	// maxReviews is how many answers are remembered.
 	maxReviews = 1024
-	// strangersPerSecond bounds reviews of tokens that have not been accepted before, so that clients without a right do
+	// untrustedPerSecond bounds reviews of tokens that have not been accepted before, so that clients without a right do
 	// not keep the API server busy. sourcePerSecond bounds those from one address, so that one client does not use up all.
-	strangersPerSecond, strangersAtOnce = 5, 20
+	untrustedPerSecond, untrustedAtOnce = 5, 20
 	sourcePerSecond, sourceAtOnce       = 1, 5
 	// maxSources is how many addresses are remembered, and trustLasts for how long one counts as the controller's after a
 	// token that came from it was accepted.
@@ -40,7 +40,7 @@ type reviewer struct {
 	client         client.Client
 	user, audience string
 	now            func() time.Time
-	strangers      *rate.Limiter
+	untrusted      *rate.Limiter
 
 	mu      sync.Mutex
 	known   map[[sha256.Size]byte]review
@@ -63,7 +63,7 @@ type source struct {
 func newReviewer(c client.Client, user, audience string, now func() time.Time) *reviewer {
 	return &reviewer{
 		client: c, user: user, audience: audience, now: now, known: map[[sha256.Size]byte]review{}, sources: map[string]*source{},
-		strangers: rate.NewLimiter(strangersPerSecond, strangersAtOnce),
+		untrusted: rate.NewLimiter(untrustedPerSecond, untrustedAtOnce),
 	}
 }
 
@@ -103,7 +103,7 @@ func (r *reviewer) mayAsk(from string) bool {
 	if !s.limiter.AllowN(now, 1) {
 		return false
 	}
-	return now.Sub(s.trusted) < trustLasts || r.strangers.AllowN(now, 1)
+	return now.Sub(s.trusted) < trustLasts || r.untrusted.AllowN(now, 1)
 }
 
 func (r *reviewer) trust(from string) {

@@ -150,7 +150,7 @@ func TestStrangersDoNotKeepTheControllerOut(t *testing.T) {
 	for i := range 20 {
 		reviews += flood(fmt.Sprint(i), 10)
 	}
-	if reviews != strangersAtOnce-sourceAtOnce-1 { // One was the controller's first token.
+	if reviews != untrustedAtOnce-sourceAtOnce-1 { // One was the controller's first token.
 		t.Errorf("of many addresses: %d reviews", reviews)
 	}
 	renewed := tokenOf(t, direct(t), "smolvm-controller", DefaultAudience)

@@ -77,7 +77,7 @@ func (l *Lab) Dump(t *testing.T, config *v1alpha1.KVMConfig) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text = restoreTicket.ReplaceAllString(etcdMark.ReplaceAllString(text, "${1}MARK/"), "${1}TICKET")
+		text = restoreToken.ReplaceAllString(etcdMark.ReplaceAllString(text, "${1}MARK/"), "${1}TICKET")
 		id := config.Spec.Cluster.ID
 		name := fmt.Sprintf("%s %s/%s", object.GetObjectKind().GroupVersionKind().Kind, object.GetNamespace(), object.GetName())
 		dump[strings.ReplaceAll(name, id, "ID")] = strings.ReplaceAll(addresses.Replace(text), id, "ID")
@@ -85,8 +85,8 @@ func (l *Lab) Dump(t *testing.T, config *v1alpha1.KVMConfig) map[string]string {
 	return dump
 }
 
-// restoreTicket matches the ticket of a restore, which depends on the UID of the cluster's namespace.
-var restoreTicket = regexp.MustCompile(`(/etcd-ticket: restored)[0-9a-f]{12}\b`)
+// restoreToken matches the founding token of a restore, which depends on the UID of the cluster's namespace.
+var restoreToken = regexp.MustCompile(`(/etcd-ticket: restored)[0-9a-f]{12}\b`)
 
 // etcdMark matches the mark in the path of key.EtcdHostPath.
 var etcdMark = regexp.MustCompile(`(/home/core/volumes/[^/]+/)[0-9a-f]{16}/`)

@@ -35,7 +35,7 @@ const planeWeight = 4
 // cluster.
 func makeCgroup(name string, weight int) error {
 	if unified() {
-		return errors.Join(makeUnified(name), weigh(filepath.Dir(name), "cpu.weight", 100*together), weigh(name, "cpu.weight", 100*weight))
+		return errors.Join(makeUnified(name), setWeight(filepath.Dir(name), "cpu.weight", 100*together), setWeight(name, "cpu.weight", 100*weight))
 	}
 	for _, hierarchy := range hierarchies() {
 		if err := os.MkdirAll(filepath.Join(hierarchy, name), 0o755); err != nil {
@@ -57,7 +57,7 @@ func makeCgroup(name string, weight int) error {
 		path = filepath.Join(path, element)
 	}
 	cpu := func(name string) string { return filepath.Join("cpu", name) }
-	return errors.Join(weigh(cpu(filepath.Dir(name)), "cpu.shares", 1024*together), weigh(cpu(name), "cpu.shares", 1024*weight))
+	return errors.Join(setWeight(cpu(filepath.Dir(name)), "cpu.shares", 1024*together), setWeight(cpu(name), "cpu.shares", 1024*weight))
 }
 
 // enlist adds a process to a cgroup for the distribution of CPU time.
@@ -72,7 +72,7 @@ func enlist(name string, pid int) error {
 	return nil
 }
 
-func weigh(path, file string, weight int) error {
+func setWeight(path, file string, weight int) error {
 	if err := os.WriteFile(filepath.Join(cgroupMount, path, file), []byte(strconv.Itoa(weight)), 0o644); err != nil {
 		return fmt.Errorf("weighing a cgroup: %w", err)
 	}

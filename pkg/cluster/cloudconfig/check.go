@@ -142,7 +142,7 @@ func checkJoining(found *problems, p Params) {
 	}
 }
 
-var ticketPattern = regexp.MustCompile(`^[a-z0-9]*$`)
+var etcdTokenPattern = regexp.MustCompile(`^[a-z0-9]*$`)
 
 func checkEtcd(found *problems, p Params) {
 	if !p.master() {
@@ -157,10 +157,10 @@ func checkEtcd(found *problems, p Params) {
 	if p.EtcdState != EtcdNew && p.EtcdState != EtcdExisting {
 		found.addf("state of etcd %q is neither new nor existing", p.EtcdState)
 	}
-	if !ticketPattern.MatchString(p.EtcdTicket) {
-		found.addf("founding token of etcd %q is not letters and digits", p.EtcdTicket)
+	if !etcdTokenPattern.MatchString(p.EtcdFoundingToken) {
+		found.addf("founding token of etcd %q is not letters and digits", p.EtcdFoundingToken)
 	}
-	if !ticketPattern.MatchString(p.EtcdFrom) {
+	if !etcdTokenPattern.MatchString(p.EtcdFrom) {
 		found.addf("id of the restore of etcd %q is not letters and digits", p.EtcdFrom)
 	}
 	own := pki.EtcdMember(p.Node.ID)

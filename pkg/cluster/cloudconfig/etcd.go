@@ -44,7 +44,7 @@ func etcdMember(p Params) parts {
 		{path: "/etc/profile.d/etcdctl.sh", mode: modePublic, text: etcdctl},
 		{path: scriptDirectory + "/etcd", mode: modeExecutable, text: asset("etcd.sh")},
 	}}
-	all.units = append(all.units, service(etcdService, fmt.Sprintf(etcdUnit, etcdDirectory, etcdData, p.EtcdTicket, FoundingTicket(p.EncryptionKey), etcdManifest, manifestDirectory)))
+	all.units = append(all.units, service(etcdService, fmt.Sprintf(etcdUnit, etcdDirectory, etcdData, p.EtcdFoundingToken, FoundingToken(p.EncryptionKey), etcdManifest, manifestDirectory)))
 	return all
 }
 
@@ -147,10 +147,10 @@ func etcdCommand(p Params) []string {
 	return command
 }
 
-// FoundingTicket returns the Params.EtcdTicket of the founding members of a cluster with this encryption key. The data
+// FoundingToken returns the Params.EtcdFoundingToken of the founding members of a cluster with this encryption key. The data
 // of its members is marked with it: it distinguishes the data of this cluster from that of an earlier one with the same
 // id, which may still be on the hosts. Without the key the data cannot be read.
-func FoundingTicket(encryptionKey string) string {
+func FoundingToken(encryptionKey string) string {
 	sum := sha256.Sum256([]byte(encryptionKey))
 	return EtcdFounding + hex.EncodeToString(sum[:4])
 }

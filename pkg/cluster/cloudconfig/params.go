@@ -24,9 +24,9 @@ const (
 	EtcdExisting = "existing"
 )
 
-// EtcdFounding is the prefix of the Params.EtcdTicket of a founding member. If the cluster's etcd is restored from a
-// snapshot, the prefix is key.EtcdRestored instead, which does not permit a start with an empty disk: the data has to
-// exist, and has to have been placed with the same ticket.
+// EtcdFounding is the prefix of the Params.EtcdFoundingToken of a founding member. If the cluster's etcd is restored
+// from a snapshot, the prefix is key.EtcdRestored instead, which does not permit a start with an empty disk: the data
+// has to exist, and has to have been placed with the same token.
 const EtcdFounding = "founding"
 
 // Node is the node whose boot data is rendered.
@@ -76,12 +76,12 @@ type Params struct {
 	EtcdMembers []Member
 	// EtcdState is EtcdNew or EtcdExisting. Masters only.
 	EtcdState string
-	// EtcdFrom is the ticket of the snapshot from which the cluster's etcd was founded, or what distinguishes the
+	// EtcdFrom is the token of the snapshot from which the cluster's etcd was founded, or what distinguishes the
 	// cluster from an earlier one of the same name; it becomes part of the IDs of founding members. Masters only.
 	EtcdFrom string
-	// EtcdTicket is the permission to start with an empty disk: EtcdFounding, or the id of the member that was added
-	// for this master. Empty for a member that has run. Masters only.
-	EtcdTicket string
+	// EtcdFoundingToken is the permission to start with an empty disk: EtcdFounding, or the id of the member that was
+	// added for this master. Empty for a member that has run. Masters only.
+	EtcdFoundingToken string
 	// Emulated says that software emulates the processors of the cluster's machines.
 	Emulated bool
 	// Settings are the operator's.

@@ -24,16 +24,16 @@ var testEncryptionKey = base64.StdEncoding.EncodeToString([]byte("0123456789abcd
 // masterParams is a valid input for the master m0aaa of a cluster with one master and one worker.
 func masterParams() Params {
 	return Params{
-		Cluster:        testCluster(),
-		Node:           Node{ID: "m0aaa", Role: key.RoleMaster, Index: 1, Labels: "giantswarm.io/provider=kvm,kvm-operator.giantswarm.io/version=3.18.6"},
-		Versions:       v1alpha1.Versions{Kubernetes: testKubernetes, Etcd: "3.6.5"},
-		Certificates:   testCertificates(),
-		EncryptionKey:  testEncryptionKey,
-		BootstrapToken: testToken,
-		APIServerURL:   "https://master.ab1cd.svc.cluster.local:443",
-		EtcdMembers:    testMembers("m0aaa"),
-		EtcdState:      EtcdNew,
-		EtcdTicket:     EtcdFounding,
+		Cluster:           testCluster(),
+		Node:              Node{ID: "m0aaa", Role: key.RoleMaster, Index: 1, Labels: "giantswarm.io/provider=kvm,kvm-operator.giantswarm.io/version=3.18.6"},
+		Versions:          v1alpha1.Versions{Kubernetes: testKubernetes, Etcd: "3.6.5"},
+		Certificates:      testCertificates(),
+		EncryptionKey:     testEncryptionKey,
+		BootstrapToken:    testToken,
+		APIServerURL:      "https://master.ab1cd.svc.cluster.local:443",
+		EtcdMembers:       testMembers("m0aaa"),
+		EtcdState:         EtcdNew,
+		EtcdFoundingToken: EtcdFounding,
 	}
 }
 
@@ -41,7 +41,7 @@ func masterParams() Params {
 func workerParams() Params {
 	p := masterParams()
 	p.Node = Node{ID: "w0aaa", Role: key.RoleWorker, Index: 2, Labels: p.Node.Labels}
-	p.EncryptionKey, p.EtcdMembers, p.EtcdState, p.EtcdTicket = "", nil, "", ""
+	p.EncryptionKey, p.EtcdMembers, p.EtcdState, p.EtcdFoundingToken = "", nil, "", ""
 	return p
 }
 

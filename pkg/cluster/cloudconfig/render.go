@@ -58,8 +58,8 @@ func unchecked(p Params) (BootData, error) {
 	return build(p)
 }
 
-// check validates both halves together, which also finds a path that both of them define. Whatever is valid in the whole
-// is valid in its half.
+// check validates both halves together, which also finds a path that both of them define. Whatever is valid in the
+// whole is valid in its half.
 func (d BootData) check() error {
 	whole := d.Public
 	whole.Storage.Files = append(append([]types.File{}, d.Public.Storage.Files...), d.Private.Storage.Files...)
@@ -119,7 +119,7 @@ func subject(config types.Config, path []any) string {
 // set of founding members changes anything for it.
 func Hash(p Params) (string, error) {
 	p.BootstrapToken = "000000.0000000000000000"
-	p.EtcdState, p.EtcdTicket, p.EtcdFrom = EtcdNew, "", ""
+	p.EtcdState, p.EtcdFoundingToken, p.EtcdFrom = EtcdNew, "", ""
 	p.EtcdMembers = []Member{{Name: pki.EtcdMember(p.Node.ID), PeerURL: "https://" + p.Node.ID + ".invalid:2380"}}
 	if err := check(p); err != nil {
 		return "", err

@@ -32,8 +32,8 @@ func TestRenderingTwiceGivesTheSameBytes(t *testing.T) {
 	}
 }
 
-// TestHalvesAreValidByThemselves: Ignition merges them, and refuses a half that is invalid. Rendering validates only both
-// together, which costs half of the time.
+// TestHalvesAreValidByThemselves: Ignition merges them, and refuses a half that is invalid. Rendering validates only
+// both together, which costs half of the time.
 func TestHalvesAreValidByThemselves(t *testing.T) {
 	for name, params := range golden {
 		t.Run(name, func(t *testing.T) {
@@ -156,7 +156,7 @@ func TestHashTellsWhatMakesARunningNodeOutdated(t *testing.T) {
 		"other etcd members":      {func(p *Params) { p.EtcdMembers = testMembers("m1bbb", "m9zzz") }, false},
 		"no etcd members":         {func(p *Params) { p.EtcdMembers = nil }, false},
 		"etcd exists by now":      {func(p *Params) { p.EtcdState = EtcdExisting }, false},
-		"the member has run":      {func(p *Params) { p.EtcdTicket = "" }, false},
+		"the member has run":      {func(p *Params) { p.EtcdFoundingToken = "" }, false},
 		"labels in another order": {func(p *Params) {
 			p.Node.Labels = "kvm-operator.giantswarm.io/version=3.18.6, giantswarm.io/provider=kvm"
 		}, false},

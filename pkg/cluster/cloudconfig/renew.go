@@ -32,24 +32,24 @@ func WithToken(stored, rendered string) (string, error) {
 	return Encode(old)
 }
 
-// ticketOf matches the ticket in the unit of a master's member.
-var ticketOf = regexp.MustCompile(`"TICKET=[^"]+"`)
+// tokenInUnit matches the token in the unit of a master's member.
+var tokenInUnit = regexp.MustCompile(`"TICKET=[^"]+"`)
 
-// WithoutTicket returns a stored encoded public half without the permission for a master's member to start with an
+// WithoutFoundingToken returns a stored encoded public half without the permission for a master's member to start with an
 // empty disk: a member that has run must not, although the node keeps its boot data for long. A half without this
 // permission is returned as it is.
-func WithoutTicket(stored string) (string, error) {
+func WithoutFoundingToken(stored string) (string, error) {
 	config, err := decodeHalf(stored)
 	if err != nil {
 		return "", fmt.Errorf("the stored public half: %w", err)
 	}
 	at := slices.IndexFunc(config.Systemd.Units, func(u types.Unit) bool {
-		return u.Name == etcdService && u.Contents != nil && ticketOf.MatchString(*u.Contents)
+		return u.Name == etcdService && u.Contents != nil && tokenInUnit.MatchString(*u.Contents)
 	})
 	if at < 0 {
 		return stored, nil
 	}
-	config.Systemd.Units[at].Contents = new(ticketOf.ReplaceAllString(*config.Systemd.Units[at].Contents, `"TICKET="`))
+	config.Systemd.Units[at].Contents = new(tokenInUnit.ReplaceAllString(*config.Systemd.Units[at].Contents, `"TICKET="`))
 	return Encode(config)
 }
 

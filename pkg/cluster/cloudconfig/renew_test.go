@@ -47,11 +47,12 @@ func decodedHalf(t *testing.T, text string) string {
 	return string(raw)
 }
 
-// TestWithoutTicket: only the permission to start with an empty disk is removed from a master's stored boot data.
-func TestWithoutTicket(t *testing.T) {
+// TestWithoutFoundingToken: only the permission to start with an empty disk is removed from a master's stored boot
+// data.
+func TestWithoutFoundingToken(t *testing.T) {
 	for name, test := range map[string]struct {
-		params        Params
-		ticket, state string
+		params       Params
+		token, state string
 	}{
 		"a founder":           {masterParams(), EtcdFounding + "1234", EtcdNew},
 		"one that has joined": {masterParams(), "8e9e05c52164694d", EtcdExisting},
@@ -60,18 +61,18 @@ func TestWithoutTicket(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := test.params
-			p.EtcdState, p.EtcdTicket = test.state, test.ticket
+			p.EtcdState, p.EtcdFoundingToken = test.state, test.token
 			rendered, err := NewRenderer().Render(p, Halves{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := WithoutTicket(rendered.Public)
+			got, err := WithoutFoundingToken(rendered.Public)
 			if err != nil {
 				t.Fatal(err)
 			}
 			want := decodedHalf(t, rendered.Public)
-			if test.ticket != "" {
-				want = strings.Replace(want, "TICKET="+test.ticket, "TICKET=", 1)
+			if test.token != "" {
+				want = strings.Replace(want, "TICKET="+test.token, "TICKET=", 1)
 			} else if got != rendered.Public {
 				t.Error("it is another text")
 			}

@@ -127,33 +127,33 @@ func TestADownloadIsUsedWhenItHasThePublishedChecksum(t *testing.T) {
 // TestMemberBeginsWithItsDataOrWithATicket: a member that has run never starts under its old ID with an empty disk.
 func TestMemberBeginsWithItsDataOrWithATicket(t *testing.T) {
 	for name, test := range map[string]struct {
-		// data says that there is some, and madeWith with which ticket it was created; empty if it has no mark.
+		// data says that there is some, and madeWith with which token it was created; empty if it has no mark.
 		data     bool
 		madeWith string
 		// cluster is the mark of the data's cluster; empty if it has none.
 		cluster string
-		ticket  string
+		token   string
 		begins  bool
 		past    bool
 		want    string
 	}{
-		"a founder": {ticket: "founding", begins: true, want: "founding"},
-		"a founder that began and is not known to":                       {data: true, madeWith: "founding", ticket: "founding", begins: true, want: "founding"},
-		"a founder of a time without tickets":                            {data: true, ticket: "founding", begins: true},
-		"a founder on the host of a deleted cluster":                     {data: true, madeWith: "foundingab", ticket: "foundingcd", begins: true, past: true, want: "foundingcd"},
+		"a founder": {token: "founding", begins: true, want: "founding"},
+		"a founder that began and is not known to":                       {data: true, madeWith: "founding", token: "founding", begins: true, want: "founding"},
+		"a founder of a time without tokens":                             {data: true, token: "founding", begins: true},
+		"a founder on the host of a deleted cluster":                     {data: true, madeWith: "foundingab", token: "foundingcd", begins: true, past: true, want: "foundingcd"},
 		"one that has run":                                               {data: true, madeWith: "founding", begins: true, want: "founding"},
-		"one that has run before there were tickets":                     {data: true, begins: true},
+		"one that has run before there were tokens":                      {data: true, begins: true},
 		"one that has run, and its data is gone":                         {madeWith: "founding", want: "founding"},
 		"one that has run, and its disk is new":                          {},
-		"one that joins":                                                 {ticket: "8e9e05c52164694d", begins: true, want: "8e9e05c52164694d"},
-		"one that joins, and has begun to":                               {data: true, madeWith: "8e9e", ticket: "8e9e", begins: true, want: "8e9e"},
-		"one that founded, was taken out, and joins":                     {data: true, madeWith: "founding", ticket: "8e9e", begins: true, past: true, want: "8e9e"},
-		"one that joined, was taken out, and joins":                      {data: true, madeWith: "8e9e", ticket: "77aa", begins: true, past: true, want: "77aa"},
-		"one without a note, was taken out and joins":                    {data: true, ticket: "77aa", begins: true, past: true, want: "77aa"},
-		"one that joined, and its cluster is recreated with its key":     {data: true, madeWith: "8e9e", cluster: "foundingcd", ticket: "foundingcd", begins: true, want: "8e9e"},
-		"one of a snapshot, and its cluster is recreated with its key":   {data: true, madeWith: "restoredab", cluster: "foundingcd", ticket: "foundingcd", begins: true, want: "restoredab"},
-		"one that joined, and its cluster is recreated with another key": {data: true, madeWith: "8e9e", cluster: "foundingab", ticket: "foundingcd", begins: true, past: true, want: "foundingcd"},
-		"one that joined, was taken out, and joins the same cluster":     {data: true, madeWith: "8e9e", cluster: "foundingcd", ticket: "77aa", begins: true, past: true, want: "77aa"},
+		"one that joins":                                                 {token: "8e9e05c52164694d", begins: true, want: "8e9e05c52164694d"},
+		"one that joins, and has begun to":                               {data: true, madeWith: "8e9e", token: "8e9e", begins: true, want: "8e9e"},
+		"one that founded, was taken out, and joins":                     {data: true, madeWith: "founding", token: "8e9e", begins: true, past: true, want: "8e9e"},
+		"one that joined, was taken out, and joins":                      {data: true, madeWith: "8e9e", token: "77aa", begins: true, past: true, want: "77aa"},
+		"one without a note, was taken out and joins":                    {data: true, token: "77aa", begins: true, past: true, want: "77aa"},
+		"one that joined, and its cluster is recreated with its key":     {data: true, madeWith: "8e9e", cluster: "foundingcd", token: "foundingcd", begins: true, want: "8e9e"},
+		"one of a snapshot, and its cluster is recreated with its key":   {data: true, madeWith: "restoredab", cluster: "foundingcd", token: "foundingcd", begins: true, want: "restoredab"},
+		"one that joined, and its cluster is recreated with another key": {data: true, madeWith: "8e9e", cluster: "foundingab", token: "foundingcd", begins: true, past: true, want: "foundingcd"},
+		"one that joined, was taken out, and joins the same cluster":     {data: true, madeWith: "8e9e", cluster: "foundingcd", token: "77aa", begins: true, past: true, want: "77aa"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -170,7 +170,7 @@ func TestMemberBeginsWithItsDataOrWithATicket(t *testing.T) {
 				write(t, dir, "data.cluster", test.cluster+"\n", 0o600)
 			}
 			env := []string{
-				"DATA=" + data, "TICKET=" + test.ticket, "CLUSTER=foundingcd", "MANIFEST=" + filepath.Join(dir, "etcd.yaml"), "MANIFESTS=" + filepath.Join(dir, "manifests"),
+				"DATA=" + data, "TICKET=" + test.token, "CLUSTER=foundingcd", "MANIFEST=" + filepath.Join(dir, "etcd.yaml"), "MANIFESTS=" + filepath.Join(dir, "manifests"),
 			}
 			output, err := run(t, "etcd.sh", "", env)
 			if (err == nil) != test.begins {
@@ -207,9 +207,9 @@ func TestDataThatAnotherClusterHasPutAside(t *testing.T) {
 	data := filepath.Join(dir, "data")
 	write(t, dir, "etcd.yaml", "pod", 0o600)
 	write(t, dir, "manifests/other.yaml", "other", 0o600)
-	begin := func(cluster, ticket, bin string) (string, error) {
+	begin := func(cluster, token, bin string) (string, error) {
 		return run(t, "etcd.sh", bin, []string{
-			"DATA=" + data, "TICKET=" + ticket, "CLUSTER=" + cluster, "MANIFEST=" + filepath.Join(dir, "etcd.yaml"), "MANIFESTS=" + filepath.Join(dir, "manifests"),
+			"DATA=" + data, "TICKET=" + token, "CLUSTER=" + cluster, "MANIFEST=" + filepath.Join(dir, "etcd.yaml"), "MANIFESTS=" + filepath.Join(dir, "manifests"),
 			"COUNT=" + filepath.Join(dir, "count"),
 		})
 	}

@@ -20,10 +20,10 @@ const (
 	evictEvery = 5 * time.Second
 	// cordonSeen is when it is checked whether a Node is seen as cordoned.
 	cordonSeen = time.Second
-	// blindMaster is how long a master waits for an API that has stopped responding. Only the control plane runs on a
-	// master, and its machine may be what keeps the API from responding. Workers wait as long for an API that is
+	// unreachableTimeout is how long a master waits for an API that has stopped responding. Only the control plane runs
+	// on a master, and its machine may be what keeps the API from responding. Workers wait as long for an API that is
 	// deleted with its namespace.
-	blindMaster = 2 * time.Minute
+	unreachableTimeout = 2 * time.Minute
 )
 
 // Reason is why the machine is held or released, for the condition of its pod.
@@ -62,12 +62,13 @@ const (
 	Unreachable Reason = "ClusterUnreachable"
 	// QuorumAtRisk means that etcd would lose quorum without this master.
 	QuorumAtRisk Reason = "QuorumAtRisk"
-	// ReleaseAnnounced announces that this master is about to be released, so that no other one is released at the same time.
-	// The announcement may be withdrawn.
+	// ReleaseAnnounced announces that this master is about to be released, so that no other one is released at the same
+	// time. The announcement may be withdrawn.
 	ReleaseAnnounced Reason = "ReleaseAnnounced"
-	// Releasing means that this master is certain to be released, and that its runner may have been told.
+	// Releasing means that the release of this master is confirmed, and that its runner may have been told.
 	Releasing Reason = "Releasing"
-	// HostStays means that a host that was about to shut down does not, so that the machine is held again, or runs again.
+	// HostStays means that a host that was about to shut down does not, so that the machine is held again, or runs
+	// again.
 	HostStays Reason = "HostStays"
 	// ReleaseFailed means that the machine may be shut down, and that its runner cannot be told or does not respond.
 	ReleaseFailed Reason = "ReleaseFailed"
@@ -98,8 +99,8 @@ type Machine struct {
 	// Trouble is why it is not connected, for a person; empty if that is not known.
 	Trouble string
 	// Master means that etcd runs in the machine. Masters is how many there are including this one, and Healthy how
-	// many others are Ready, stay, see Stays, and have a vote in etcd. If the operator is not connected to the cluster,
-	// the readiness of their pods counts.
+	// many others are Ready, stay, see CountsForQuorum, and have a vote in etcd. If the operator is not connected to
+	// the cluster, the readiness of their pods counts.
 	Master           bool
 	Masters, Healthy int
 	// Serves means that the runner reports the machine of a master as healthy. Votes means that its member of etcd has
@@ -155,7 +156,7 @@ func Decide(m Machine) Decision {
 	case m.Timeout > 0 && m.Waited >= m.Timeout:
 		return Decision{Release: true, Reason: TimedOut, Message: fmt.Sprintf("the drain timeout of %s is over; remaining pods are shut down with the machine", m.Timeout)}
 	case !m.Connected:
-		return blind(m)
+		return decideUnreachable(m)
 	case m.Node == nil:
 		return Decision{Release: true, Reason: NodeMissing, Message: "there is no Node of this name"}
 	}
@@ -194,17 +195,17 @@ func unconditional(m Machine) (Reason, string) {
 	return "", ""
 }
 
-// blind decides about a cluster whose API does not respond.
-func blind(m Machine) Decision {
-	if m.Master && m.Silent >= blindMaster {
-		return Decision{Release: true, Reason: MasterUnreachable, Message: "the API has not answered for " + blindMaster.String()}
+// decideUnreachable decides about a cluster whose API does not respond.
+func decideUnreachable(m Machine) Decision {
+	if m.Master && m.Silent >= unreachableTimeout {
+		return Decision{Release: true, Reason: MasterUnreachable, Message: "the API has not answered for " + unreachableTimeout.String()}
 	}
-	if m.NamespaceGoes && m.Silent >= blindMaster {
-		return Decision{Release: true, Reason: NamespaceDeleted, Message: "the namespace is being deleted, and the workload API has not answered for " + blindMaster.String()}
+	if m.NamespaceGoes && m.Silent >= unreachableTimeout {
+		return Decision{Release: true, Reason: NamespaceDeleted, Message: "the namespace is being deleted, and the workload API has not answered for " + unreachableTimeout.String()}
 	}
 	next := evictEvery
 	if m.Master || m.NamespaceGoes {
-		next = min(blindMaster-m.Silent, evictEvery)
+		next = min(unreachableTimeout-m.Silent, evictEvery)
 	}
 	message := "no pod can be evicted because the API of the workload cluster does not answer"
 	if m.Trouble != "" {
@@ -224,15 +225,15 @@ func needed(m Machine) bool {
 	return m.Master && !m.NamespaceGoes && m.Masters > 1 && (part || m.Votes) && m.Healthy <= m.Masters/2
 }
 
-// Announced returns whether the release of the machine removes a member that may count for the quorum of etcd, so that
-// it has to be announced.
-func (d Decision) Announced(m Machine) bool {
+// NeedsAnnouncement returns whether the release of the machine removes a member that may count for the quorum of etcd,
+// so that it has to be announced.
+func (d Decision) NeedsAnnouncement(m Machine) bool {
 	return d.Release && !m.Unconditional() && m.Master && m.Masters > 1
 }
 
-// Sudden returns whether a master is released regardless of the quorum, so that it has to be recorded before that it
-// does not stay.
-func (d Decision) Sudden(m Machine) bool {
+// IgnoresQuorum returns whether a master is released regardless of the quorum, so that it has to be recorded before
+// that it does not stay.
+func (d Decision) IgnoresQuorum(m Machine) bool {
 	return d.Release && m.Master && (d.Reason == HostShutsDown || d.Reason == GracePeriodOver)
 }
 

@@ -323,7 +323,7 @@ var rules = map[string]func(drain.Machine, drain.Decision) bool{
 		return !atRisk(m) || unconditional(m) || !d.Release
 	},
 	"a master goes announced, unless nothing can keep it": func(m drain.Machine, d drain.Decision) bool {
-		return d.Announced(m) == (d.Release && m.Master && m.Masters > 1 && !unconditional(m))
+		return d.NeedsAnnouncement(m) == (d.Release && m.Master && m.Masters > 1 && !unconditional(m))
 	},
 	"the only master can always be drained and released": func(m drain.Machine, d drain.Decision) bool {
 		return !m.Master || m.Masters > 1 || d.Reason != drain.QuorumAtRisk

@@ -9,8 +9,8 @@ import (
 // going is how far the release of a master is. What is not recorded at the pod is known only to the operator and is
 // lost when it restarts.
 type going struct {
-	// deleted, announced, certain and gone are what the API server knows.
-	deleted, announced, certain, gone bool
+	// deleted, announced, confirmed and gone are what the API server knows.
+	deleted, announced, confirmed, gone bool
 	// asked means that an operator has read which masters stay, and may that enough do. Both are reset when the pod
 	// changes.
 	asked, may bool
@@ -30,8 +30,8 @@ type situation [masters]going
 func (s situation) stay(i int) int {
 	n := 0
 	for j, other := range s {
-		if j != i && drain.Stays(names[i], s[i].certain, drain.Master{
-			Pod: names[j], Ready: !other.gone, Deleted: other.deleted, Leaving: other.announced || other.certain || other.gone,
+		if j != i && drain.CountsForQuorum(names[i], s[i].confirmed, drain.Master{
+			Pod: names[j], Ready: !other.gone, Deleted: other.deleted, Leaving: other.announced || other.confirmed || other.gone,
 		}) {
 			n++
 		}
@@ -56,7 +56,7 @@ func (s situation) after() []situation {
 		case !g.deleted:
 			step(i, func(g *going) { g.deleted = true })
 			continue
-		case g.certain:
+		case g.confirmed:
 			if enough {
 				step(i, func(g *going) { g.gone = true })
 			}
@@ -65,7 +65,7 @@ func (s situation) after() []situation {
 		case !g.asked:
 			step(i, func(g *going) { g.asked, g.may = true, enough })
 		case g.may:
-			step(i, func(g *going) { g.certain, g.announced, g.asked, g.may = true, false, false, false })
+			step(i, func(g *going) { g.confirmed, g.announced, g.asked, g.may = true, false, false, false })
 		}
 		if g.announced && !enough {
 			step(i, func(g *going) { g.announced, g.asked, g.may = false, false, false })
@@ -106,7 +106,7 @@ func TestNoTwoMastersGoAtATime(t *testing.T) {
 		seen[s] = true
 		leave := 0
 		for _, g := range s {
-			if g.certain || g.gone {
+			if g.confirmed || g.gone {
 				leave++
 			}
 		}

@@ -27,13 +27,13 @@ func EndedByHost(pod *corev1.Pod) bool {
 	})
 }
 
-// Leaving returns whether the release of a pod's machine was announced or is certain, or whether its host ends it.
+// Leaving returns whether the release of a pod's machine was announced or is confirmed, or whether its host ends it.
 func Leaving(pod *corev1.Pod) bool {
-	return Condition(pod).Reason == string(ReleaseAnnounced) || Certain(pod) || EndedByHost(pod)
+	return Condition(pod).Reason == string(ReleaseAnnounced) || Confirmed(pod) || EndedByHost(pod)
 }
 
-// Certain returns whether the machine of a pod was released, or may have been.
-func Certain(pod *corev1.Pod) bool {
+// Confirmed returns whether the machine of a pod was released, or may have been.
+func Confirmed(pod *corev1.Pod) bool {
 	switch c := Condition(pod); Reason(c.Reason) {
 	case Releasing, ReleaseFailed:
 		return true

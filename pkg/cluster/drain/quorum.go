@@ -49,7 +49,7 @@ func (m Masters) Count(pod *corev1.Pod) (masters, healthy int) {
 		if vote != etcd.VoteNone && vote != etcd.VoteLearner {
 			all[id] = true
 		}
-		stays := Stays(pod.Name, Certain(pod), Master{
+		stays := CountsForQuorum(pod.Name, Confirmed(pod), Master{
 			Pod: other.Name, Ready: m.healthy(other) || ill && vote == etcd.VoteGiven, Deleted: other.DeletionTimestamp != nil, Leaving: m.Leaving(other),
 		})
 		if stays && slices.Contains([]etcd.Vote{etcd.VoteGiven, etcd.VoteUnknown}, vote) {

@@ -32,7 +32,7 @@ const (
 	StepHold Step = "Hold"
 	// StepAnnounce records that a master is about to be released.
 	StepAnnounce Step = "Announce"
-	// StepConfirm records that the release of a master is certain, and then tells the runner.
+	// StepConfirm records that the release of a master is confirmed, and then tells the runner.
 	StepConfirm Step = "Confirm"
 	// StepRelease tells the runner to shut the machine down.
 	StepRelease Step = "Release"
@@ -42,14 +42,14 @@ const (
 
 // Next returns the step that a decision leads to. The release of a master on which the quorum of etcd may depend is
 // announced in one reconcile. Another reconcile decides with what the API server and etcd answer after that was
-// recorded, see Verified, and makes the release certain, see Stays. A certain release is repeated until the runner was
-// told, each time after it was verified again.
+// recorded, see Verified, and confirms the release, see CountsForQuorum. A confirmed release is repeated until the
+// runner was told, each time after it was verified again.
 func Next(pod *corev1.Pod, m Machine, d Decision) Step {
 	switch {
 	case d.Finish:
 		return StepFinish
 	case pod.DeletionTimestamp == nil && !m.HostShutsDown:
-		if m.HostStays && Certain(pod) {
+		if m.HostStays && Confirmed(pod) {
 			return StepWithdraw
 		}
 		return StepWait
@@ -57,11 +57,11 @@ func Next(pod *corev1.Pod, m Machine, d Decision) Step {
 		return StepWait
 	case !d.Release:
 		return StepHold
-	case Certain(pod):
+	case Confirmed(pod):
 		return StepRelease
-	case d.Sudden(m):
+	case d.IgnoresQuorum(m):
 		return StepConfirm
-	case !d.Announced(m):
+	case !d.NeedsAnnouncement(m):
 		return StepRelease
 	case Condition(pod).Reason == string(ReleaseAnnounced):
 		return StepConfirm
@@ -70,10 +70,10 @@ func Next(pod *corev1.Pod, m Machine, d Decision) Step {
 	}
 }
 
-// Verified returns whether the state of a machine has to be read from the API server and from etcd before the next step:
-// its release was announced or is certain, and would be next. The release may have been certain for a long time, because
-// the host of the pod did not respond.
+// Verified returns whether the state of a machine has to be read from the API server and from etcd before the next
+// step: its release was announced or is confirmed, and would be next. The release may have been confirmed for a long
+// time, because the host of the pod did not respond.
 func Verified(pod *corev1.Pod, m Machine) bool {
-	announced := Condition(pod).Reason == string(ReleaseAnnounced) || Certain(pod)
-	return announced && m.Released == "" && Decide(m).Announced(m)
+	announced := Condition(pod).Reason == string(ReleaseAnnounced) || Confirmed(pod)
+	return announced && m.Released == "" && Decide(m).NeedsAnnouncement(m)
 }

@@ -14,7 +14,7 @@ var conditions = map[string]*corev1.PodCondition{
 	"nothing":      nil,
 	"it is held":   said(drain.Held(drain.Draining, "")),
 	"announced":    said(drain.Held(drain.ReleaseAnnounced, "")),
-	"certain":      said(drain.Held(drain.Releasing, "")),
+	"confirmed":    said(drain.Held(drain.Releasing, "")),
 	"not told yet": said(drain.Held(drain.ReleaseFailed, "")),
 	"released":     said(corev1.PodCondition{Type: drain.Held("", "").Type, Status: corev1.ConditionTrue, Reason: string(drain.Drained)}),
 }
@@ -22,7 +22,7 @@ var conditions = map[string]*corev1.PodCondition{
 func said(c corev1.PodCondition) *corev1.PodCondition { return &c }
 
 // TestEveryNextStep decides in every small state, with every condition. A master that may count for the quorum is
-// released only after its release was announced, verified and made certain, and only as long as the decision stands.
+// released only after its release was announced, verified and confirmed, and only as long as the decision stands.
 func TestEveryNextStep(t *testing.T) {
 	states := 0
 	steps := map[drain.Step]int{}
@@ -54,7 +54,7 @@ func TestEveryNextStep(t *testing.T) {
 			d := drain.Decide(m)
 			step := drain.Next(pod, m, d)
 			steps[step]++
-			certain := name == "certain" || name == "not told yet"
+			confirmed := name == "confirmed" || name == "not told yet"
 			announced := name == "announced"
 			wrong := ""
 			switch step {
@@ -73,15 +73,15 @@ func TestEveryNextStep(t *testing.T) {
 					wrong = "the machine may go"
 				}
 			case drain.StepAnnounce:
-				if !d.Announced(m) || certain || announced {
+				if !d.NeedsAnnouncement(m) || confirmed || announced {
 					wrong = "there is nothing to announce"
 				}
 			case drain.StepConfirm:
-				if !d.Release || certain || !d.Sudden(m) && (!announced || !drain.Verified(pod, m)) {
-					wrong = "it is not certain"
+				if !d.Release || confirmed || !d.IgnoresQuorum(m) && (!announced || !drain.Verified(pod, m)) {
+					wrong = "its release is not confirmed"
 				}
 			case drain.StepRelease:
-				if !d.Release || (d.Announced(m) || d.Sudden(m)) && !certain || d.Announced(m) && !drain.Verified(pod, m) {
+				if !d.Release || (d.NeedsAnnouncement(m) || d.IgnoresQuorum(m)) && !confirmed || d.NeedsAnnouncement(m) && !drain.Verified(pod, m) {
 					wrong = "it is not verified that the others stay"
 				}
 			default:
@@ -111,7 +111,7 @@ func TestReleasesThatDoNotCountAreWithdrawn(t *testing.T) {
 			}
 			m := drain.Machine{Master: true, Masters: 3, Healthy: 2, HostStays: stays, Released: drain.ReleasedFor(pod)}
 			want := drain.StepWait
-			if stays && drain.Certain(pod) {
+			if stays && drain.Confirmed(pod) {
 				want = drain.StepWithdraw
 			}
 			if got := drain.Next(pod, m, drain.Decide(m)); got != want {

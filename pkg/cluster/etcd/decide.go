@@ -101,14 +101,14 @@ func Decide(members []Member, masters []Master) Step {
 	v := look(members, masters)
 	if h := healthy(v.voters); h < majority(len(v.voters)) {
 		return Step{Action: Wait, Reason: ReasonNoQuorum, Message: fmt.Sprintf(
-			"%d of %d members of etcd answer, %d are needed: %s", h, len(v.voters), majority(len(v.voters)), labels(unwell(v.voters)))}
+			"%d of %d members of etcd answer, %d are needed: %s", h, len(v.voters), majority(len(v.voters)), labels(unhealthy(v.voters)))}
 	}
-	for _, rule := range []func(view) (Step, bool){dropLearner, expect, dropDead, admit, invite, dismiss} {
+	for _, rule := range []func(view) (Step, bool){removeSurplusLearner, awaitLearnerStart, removeFailedVoter, promoteLearner, addLearner, removeSurplusVoter} {
 		if step, ok := rule(v); ok {
 			return step
 		}
 	}
-	if sick := unwell(v.voters); len(sick) > 0 {
+	if sick := unhealthy(v.voters); len(sick) > 0 {
 		return Step{Action: Wait, Reason: ReasonMemberUnhealthy, Message: "unhealthy: " + labels(sick)}
 	}
 	return Step{Action: None, Message: fmt.Sprintf("%d of %d members of etcd are healthy", len(v.voters), len(v.voters))}
@@ -144,8 +144,8 @@ func look(members []Member, masters []Master) view {
 	return v
 }
 
-// dropLearner removes a surplus learner: a member without a vote is no loss.
-func dropLearner(v view) (Step, bool) {
+// removeSurplusLearner removes a surplus learner: a member without a vote is no loss.
+func removeSurplusLearner(v view) (Step, bool) {
 	for _, m := range v.learners {
 		if v.surplus[m.ID] {
 			return remove(m, "its master was removed"), true
@@ -154,9 +154,9 @@ func dropLearner(v view) (Step, bool) {
 	return Step{}, false
 }
 
-// expect waits until a learner has started. A machine that is about to join was given the list of all members, and
-// cannot join if the list has changed by then.
-func expect(v view) (Step, bool) {
+// awaitLearnerStart waits until a learner has started. A machine that is about to join was given the list of all
+// members, and cannot join if the list has changed by then.
+func awaitLearnerStart(v view) (Step, bool) {
 	for _, m := range v.learners {
 		if !m.Started {
 			return Step{Action: Wait, Reason: ReasonJoining, Member: m, Message: m.label() + " was added and has not started yet"}, true
@@ -165,8 +165,8 @@ func expect(v view) (Step, bool) {
 	return Step{}, false
 }
 
-// dropDead removes a surplus member that does not respond, because it makes quorum harder to reach.
-func dropDead(v view) (Step, bool) {
+// removeFailedVoter removes a surplus member that does not respond, because it makes quorum harder to reach.
+func removeFailedVoter(v view) (Step, bool) {
 	for _, m := range v.voters {
 		if v.surplus[m.ID] && !m.Healthy && len(v.voters) > 1 {
 			return remove(m, "its master was removed, and it does not answer"), true
@@ -175,8 +175,8 @@ func dropDead(v view) (Step, bool) {
 	return Step{}, false
 }
 
-// admit promotes a learner. etcd itself rejects one that has not caught up.
-func admit(v view) (Step, bool) {
+// promoteLearner promotes a learner. etcd itself rejects one that has not caught up.
+func promoteLearner(v view) (Step, bool) {
 	if len(v.learners) == 0 {
 		return Step{}, false
 	}
@@ -187,9 +187,9 @@ func admit(v view) (Step, bool) {
 	return Step{Action: Promote, Reason: ReasonJoining, Member: m, Message: m.label() + " is a learner and is promoted once it has caught up"}, true
 }
 
-// invite adds a member for a master that has none. There is no learner at this point, because admit would have returned
-// a step for it.
-func invite(v view) (Step, bool) {
+// addLearner adds a member for a master that has none. There is no learner at this point, because promoteLearner would
+// have returned a step for it.
+func addLearner(v view) (Step, bool) {
 	if len(v.missing) == 0 {
 		return Step{}, false
 	}
@@ -197,9 +197,9 @@ func invite(v view) (Step, bool) {
 	return Step{Action: Add, Master: w, Reason: ReasonJoining, Message: w.Name + " is added as a learner"}, true
 }
 
-// dismiss removes surplus members. All masters have members at this point. The leader is removed last, after it has
-// transferred leadership.
-func dismiss(v view) (Step, bool) {
+// removeSurplusVoter removes surplus members. All masters have members at this point. The leader is removed last, after
+// it has transferred leadership.
+func removeSurplusVoter(v view) (Step, bool) {
 	var leaving, staying []Member
 	for _, m := range v.voters {
 		if v.surplus[m.ID] {
@@ -211,7 +211,7 @@ func dismiss(v view) (Step, bool) {
 	if len(leaving) == 0 {
 		return Step{}, false
 	}
-	if sick := unwell(staying); len(sick) > 0 || len(staying) == 0 {
+	if sick := unhealthy(staying); len(sick) > 0 || len(staying) == 0 {
 		return Step{Action: Wait, Reason: ReasonLeaving, Message: fmt.Sprintf(
 			"%s is removed once all others are healthy: %s", labels(leaving), labels(sick))}, true
 	}
@@ -230,9 +230,9 @@ func remove(m Member, why string) Step {
 // majority returns how many of n votes are a majority.
 func majority(n int) int { return n/2 + 1 }
 
-func healthy(members []Member) int { return len(members) - len(unwell(members)) }
+func healthy(members []Member) int { return len(members) - len(unhealthy(members)) }
 
-func unwell(members []Member) []Member {
+func unhealthy(members []Member) []Member {
 	return slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Healthy })
 }
 

@@ -95,7 +95,7 @@ func eachSituation(most int, f func(situation)) int {
 }
 
 // spare returns how many responding members may fail before quorum is lost.
-func spare(members []Member) int {
+func faultTolerance(members []Member) int {
 	voters := slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Learner })
 	return healthy(voters) - majority(len(voters))
 }
@@ -153,7 +153,7 @@ func unsafe(s situation, step Step) string {
 	if step.Action == None || step.Action == Wait {
 		return ""
 	}
-	before, then := spare(s.members), after(s, step)
+	before, then := faultTolerance(s.members), after(s, step)
 	wanted := func(m Member) bool { return slices.ContainsFunc(s.masters, func(w Master) bool { return w.Has(m) }) }
 	learners := func(members []Member) int {
 		return len(slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return !m.Learner }))
@@ -161,9 +161,9 @@ func unsafe(s situation, step Step) string {
 	switch {
 	case before < 0:
 		return "etcd has no majority and could not do it"
-	case spare(then.members) < 0:
+	case faultTolerance(then.members) < 0:
 		return "the majority is lost"
-	case spare(then.members) < before && len(unwell(then.members)) > 0:
+	case faultTolerance(then.members) < before && len(unhealthy(then.members)) > 0:
 		return "fewer members may fail than before, while one does"
 	case learners(then.members) > 1 && learners(then.members) > learners(s.members):
 		return "there are two learners"
@@ -213,7 +213,7 @@ func TestStepsEnd(t *testing.T) {
 				return
 			}
 			if step.Action == Wait && !begin(s, step) {
-				if len(unwell(s.members)) == 0 {
+				if len(unhealthy(s.members)) == 0 {
 					t.Fatalf("all members are healthy, and yet %+v\nmembers: %+v\nmasters: %+v", step, s.members, s.masters)
 				}
 				waiting++

@@ -48,8 +48,8 @@ type Keeper struct {
 	changed func()
 	fence   *fence.Fence
 	log     logr.Logger
-	// hurry receives a value when there is a reason to observe at once.
-	hurry chan struct{}
+	// wake receives a value when there is a reason to observe at once.
+	wake chan struct{}
 
 	mu      sync.Mutex
 	access  Access
@@ -68,7 +68,7 @@ type Keeper struct {
 // NewKeeper creates a Keeper that changes something only while the fence is open. changed is called when its State
 // changes, and must not block.
 func NewKeeper(log logr.Logger, f *fence.Fence, changed func()) *Keeper {
-	return &Keeper{changed: changed, fence: f, log: log, hurry: make(chan struct{}, 1), state: unreachable(errors.New("no member was asked yet"))}
+	return &Keeper{changed: changed, fence: f, log: log, wake: make(chan struct{}, 1), state: unreachable(errors.New("no member was asked yet"))}
 }
 
 func unreachable(why error) State {
@@ -86,14 +86,14 @@ func (k *Keeper) Want(a Access, masters []Master) {
 	k.access, k.masters = a, masters
 	k.mu.Unlock()
 	if !same {
-		k.Hurry()
+		k.Wake()
 	}
 }
 
-// Hurry makes the Keeper observe at once.
-func (k *Keeper) Hurry() {
+// Wake makes the Keeper observe at once.
+func (k *Keeper) Wake() {
 	select {
-	case k.hurry <- struct{}{}:
+	case k.wake <- struct{}{}:
 	default:
 	}
 }
@@ -105,7 +105,7 @@ func (k *Keeper) Ask(ctx context.Context) bool {
 	k.mu.Lock()
 	k.waiting = append(k.waiting, asked)
 	k.mu.Unlock()
-	k.Hurry()
+	k.Wake()
 	select {
 	case <-asked:
 		return true
@@ -185,7 +185,7 @@ func (k *Keeper) turn(ctx context.Context, c *clients, access Access, masters []
 	// Upkeep begins only at the end of a turn, so no other member can be under maintenance while members are asked.
 	under := k.upkeep.now()
 	o, err := c.observe(ctx)
-	o.spare(under)
+	o.markDefragmenting(under)
 	if ctx.Err() != nil {
 		return false
 	}
@@ -196,7 +196,7 @@ func (k *Keeper) turn(ctx context.Context, c *clients, access Access, masters []
 		if told := k.upkeep.told(); under != nil && told.Action != None && len(access.Endpoints) == 1 {
 			state.Step = told // the only member is under maintenance
 		}
-		k.become(state)
+		k.setState(state)
 		return false
 	}
 	step := Decide(o.members, masters)
@@ -210,7 +210,7 @@ func (k *Keeper) turn(ctx context.Context, c *clients, access Access, masters []
 	default:
 		step = k.maintain(ctx, access, masters, Maintain(o.databases, o.full()))
 	}
-	k.become(State{Members: o.members, Step: step, Alarms: o.alarms})
+	k.setState(State{Members: o.members, Step: step, Alarms: o.alarms})
 	return acted
 }
 
@@ -229,8 +229,8 @@ func (k *Keeper) act(ctx context.Context, o observation, step Step) (taken Step,
 	return step, true
 }
 
-// become publishes a state.
-func (k *Keeper) become(next State) {
+// setState publishes a state.
+func (k *Keeper) setState(next State) {
 	k.mu.Lock()
 	changed := !k.state.equal(next)
 	k.state = next
@@ -247,6 +247,6 @@ func (k *Keeper) rest(ctx context.Context, pause time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
-	case <-k.hurry:
+	case <-k.wake:
 	}
 }

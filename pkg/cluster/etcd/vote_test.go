@@ -22,7 +22,7 @@ func TestAsk(t *testing.T) {
 		}()
 		synctest.Wait()
 		select {
-		case <-k.hurry:
+		case <-k.wake:
 		default:
 			t.Error("there is no hurry")
 		}

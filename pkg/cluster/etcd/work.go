@@ -87,8 +87,9 @@ func (u *upkeep) end(came Step) {
 
 func failedToDefragment(s Step) bool { return s.Action == Wait && s.Reason == ReasonDefragmenting }
 
-// spare counts a member that is being defragmented as unhealthy: it does not respond, or will not in a moment.
-func (o observation) spare(under *Step) {
+// markDefragmenting counts a member that is being defragmented as unhealthy: it does not respond, or will not in a
+// moment.
+func (o observation) markDefragmenting(under *Step) {
 	for i := range o.members {
 		if under != nil && under.Action == Defragment && o.members[i].ID == under.Member.ID {
 			o.members[i].Healthy = false

@@ -81,7 +81,7 @@ func TestWhoIsDefragmentedDoesNotAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := observation{members: []Member{a, b}}
-			o.spare(test.under)
+			o.markDefragmenting(test.under)
 			if o.members[0].Healthy != test.want || !o.members[1].Healthy {
 				t.Errorf("got %+v", o.members)
 			}

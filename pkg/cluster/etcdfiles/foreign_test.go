@@ -57,7 +57,7 @@ func untouched(t *testing.T, host string) {
 // TestForeignDiskIsNeverUsed: a link in place of etcd's disk would give a guest any file of the host as a writable
 // disk.
 func TestForeignDiskIsNeverUsed(t *testing.T) {
-	for _, name := range []string{Image, Image + before + testTicket} {
+	for _, name := range []string{Image, Image + before + testToken} {
 		for what, put := range foreign {
 			t.Run(what+" as "+name, func(t *testing.T) {
 				volume, host := place(t, name, put)
@@ -69,7 +69,7 @@ func TestForeignDiskIsNeverUsed(t *testing.T) {
 						t.Errorf("made it a disk: %v", err)
 					}
 				}
-				p := Placement{Volume: volume, Root: rootOf(t, "of the snapshot"), Ticket: testTicket, DiskSize: 16 << 20}
+				p := Placement{Volume: volume, Root: rootOf(t, "of the snapshot"), Token: testToken, DiskSize: 16 << 20}
 				if err := p.Place(t.Context()); !errors.Is(err, ownfile.ErrForeign) {
 					t.Errorf("placed a snapshot: %v", err)
 				}
@@ -83,12 +83,12 @@ func TestForeignDiskIsNeverUsed(t *testing.T) {
 // what is there.
 func TestSnapshotIsPlacedOverForeignThings(t *testing.T) {
 	for _, name := range []string{
-		Image + placing, Mark, Mark + placing, Ticket, Ticket + placing, Data + placing, Data + before + "other", Data + before + testTicket,
+		Image + placing, Mark, Mark + placing, TokenFile, TokenFile + placing, Data + placing, Data + before + "other", Data + before + testToken,
 	} {
 		for what, put := range foreign {
 			t.Run(what+" as "+name, func(t *testing.T) {
 				volume, host := place(t, name, put)
-				p := Placement{Volume: volume, Root: rootOf(t, "of the snapshot"), Ticket: testTicket, DiskSize: 16 << 20}
+				p := Placement{Volume: volume, Root: rootOf(t, "of the snapshot"), Token: testToken, DiskSize: 16 << 20}
 				if strings.HasPrefix(name, Data) {
 					write(t, filepath.Join(volume, Data, "old"), "")
 				}
@@ -96,7 +96,7 @@ func TestSnapshotIsPlacedOverForeignThings(t *testing.T) {
 					t.Fatal(err)
 				}
 				untouched(t, host)
-				if text, err := ownfile.Read(filepath.Join(volume, Mark), maxTicket); err != nil || strings.TrimSpace(string(text)) != testTicket {
+				if text, err := ownfile.Read(filepath.Join(volume, Mark), maxToken); err != nil || strings.TrimSpace(string(text)) != testToken {
 					t.Errorf("the mark is %q, %v", text, err)
 				}
 				if !p.done() {
@@ -112,7 +112,7 @@ func TestLockThroughForeignThingsIsRefused(t *testing.T) {
 	for what, put := range foreign {
 		t.Run(what, func(t *testing.T) {
 			volume, host := place(t, disk.LockName, put)
-			p := Placement{Volume: volume, Root: rootOf(t, "of the snapshot"), Ticket: testTicket, DiskSize: 16 << 20}
+			p := Placement{Volume: volume, Root: rootOf(t, "of the snapshot"), Token: testToken, DiskSize: 16 << 20}
 			if err := p.Place(t.Context()); !errors.Is(err, ownfile.ErrForeign) {
 				t.Errorf("it ended with %v", err)
 			}
@@ -126,11 +126,11 @@ func TestForgedMarkProvesNothing(t *testing.T) {
 	for what, put := range map[string]func(string, string) error{"a symbolic link": os.Symlink, "a hard link": os.Link} {
 		t.Run(what, func(t *testing.T) {
 			volume, host := t.TempDir(), filepath.Join(t.TempDir(), "host")
-			write(t, host, testTicket+"\n")
+			write(t, host, testToken+"\n")
 			if err := put(host, filepath.Join(volume, Mark)); err != nil {
 				t.Skip(err)
 			}
-			if (Placement{Volume: volume, Ticket: testTicket}).done() {
+			if (Placement{Volume: volume, Token: testToken}).done() {
 				t.Error("a forged mark counts")
 			}
 		})

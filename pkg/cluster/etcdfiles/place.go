@@ -19,7 +19,7 @@ import (
 
 const (
 	// placing is the suffix of the name of what is about to replace the data, and before the suffix of what was there
-	// before, followed by the ticket of what replaced it.
+	// before, followed by the token of what replaced it.
 	placing = ".placing"
 	before  = ".before-"
 )
@@ -34,8 +34,8 @@ type Placement struct {
 	// Root is a directory on any file system with the data of the snapshot in its directory Data, as created by
 	// `etcdutl snapshot restore`.
 	Root string
-	// Ticket distinguishes this data from what was there before.
-	Ticket string
+	// Token distinguishes this data from what was there before.
+	Token string
 	// DiskSize is the size in bytes of the disk that is created for the data; 0 for a directory that the guest shares.
 	DiskSize int64
 }
@@ -65,22 +65,22 @@ func (p Placement) Place(ctx context.Context) (err error) {
 	if store.Disk != "" {
 		err = p.replace(Image, func(path string) error { return disk.ImageOf(ctx, path, p.size(store.Disk), p.Root) })
 	} else if err = p.replace(Data, p.copyData); err == nil {
-		err = writeThrough(filepath.Join(p.Volume, Ticket), p.Ticket)
+		err = writeThrough(filepath.Join(p.Volume, TokenFile), p.Token)
 	}
 	if err != nil {
 		return fmt.Errorf("placing the snapshot in %s: %w", p.Volume, err)
 	}
-	return writeThrough(filepath.Join(p.Volume, Mark), p.Ticket)
+	return writeThrough(filepath.Join(p.Volume, Mark), p.Token)
 }
 
-// maxTicket is larger than any ticket, in bytes.
-const maxTicket = 256
+// maxToken is larger than any token, in bytes.
+const maxToken = 256
 
 // done reports whether the mark is that of this snapshot. A file that is not the operator's own proves nothing, and is
 // replaced.
 func (p Placement) done() bool {
-	text, err := ownfile.Read(filepath.Join(p.Volume, Mark), maxTicket)
-	return err == nil && strings.TrimSpace(string(text)) == p.Ticket
+	text, err := ownfile.Read(filepath.Join(p.Volume, Mark), maxToken)
+	return err == nil && strings.TrimSpace(string(text)) == p.Token
 }
 
 // prepare turns the root into what the file system of a master looks like. etcd rejects data that others may read.
@@ -89,7 +89,7 @@ func (p Placement) prepare() error {
 	if _, err := os.Stat(filepath.Join(data, "member")); err != nil {
 		return fmt.Errorf("no data of a member of etcd: %w", err)
 	}
-	return errors.Join(os.Chmod(p.Root, 0o755), os.Chmod(data, 0o700), writeThrough(filepath.Join(p.Root, Ticket), p.Ticket)) //nolint:gosec // the root of a file system
+	return errors.Join(os.Chmod(p.Root, 0o755), os.Chmod(data, 0o700), writeThrough(filepath.Join(p.Root, TokenFile), p.Token)) //nolint:gosec // the root of a file system
 }
 
 // size returns the size of the existing disk or DiskSize, whichever is larger. Find has checked what the disk is.
@@ -101,7 +101,7 @@ func (p Placement) size(path string) int64 {
 }
 
 // replace creates the new data under another name and then, in two renames, moves the old data aside and the new data
-// in its place. If something was moved aside with this ticket before, that is what a machine used; what is in its place
+// in its place. If something was moved aside with this token before, that is what a machine used; what is in its place
 // now was never used.
 func (p Placement) replace(name string, makeAt func(path string) error) error {
 	path := filepath.Join(p.Volume, name)
@@ -111,7 +111,7 @@ func (p Placement) replace(name string, makeAt func(path string) error) error {
 	if err := makeAt(path + placing); err != nil {
 		return errors.Join(err, os.RemoveAll(path+placing))
 	}
-	aside := path + before + p.Ticket
+	aside := path + before + p.Token
 	if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
 		if err := p.putAside(path, aside); err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
 )
 
-const testTicket = "restored0123456789ab"
+const testToken = "restored0123456789ab"
 
 // rootOf creates what `etcdutl snapshot restore` creates.
 func rootOf(t *testing.T, content string) string {
@@ -55,11 +55,11 @@ func TestSnapshotOnADisk(t *testing.T) {
 			write(t, filepath.Join(volume, Image+placing), "half")
 		},
 		"the old disk was put aside": func(t *testing.T, volume string) {
-			write(t, filepath.Join(volume, Image+before+testTicket), "the old disk")
+			write(t, filepath.Join(volume, Image+before+testToken), "the old disk")
 			write(t, filepath.Join(volume, Image+placing), "whole")
 		},
 		"the new disk was put in its place": func(t *testing.T, volume string) {
-			write(t, filepath.Join(volume, Image+before+testTicket), "the old disk")
+			write(t, filepath.Join(volume, Image+before+testToken), "the old disk")
 			write(t, filepath.Join(volume, Image), "a new disk that was never used")
 		},
 		"an older snapshot was restored before": func(t *testing.T, volume string) {
@@ -71,7 +71,7 @@ func TestSnapshotOnADisk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			volume := t.TempDir()
 			until(t, volume)
-			p := Placement{Volume: volume, Root: rootOf(t, "of the snapshot"), Ticket: testTicket, DiskSize: size}
+			p := Placement{Volume: volume, Root: rootOf(t, "of the snapshot"), Token: testToken, DiskSize: size}
 			if err := p.Place(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -79,10 +79,10 @@ func TestSnapshotOnADisk(t *testing.T) {
 			if got := inImage(t, image, Data+"/member/snap/db"); got != "of the snapshot" {
 				t.Errorf("the disk holds %q", got)
 			}
-			if got := inImage(t, image, Ticket); got != testTicket {
-				t.Errorf("the disk was made with the ticket %q", got)
+			if got := inImage(t, image, TokenFile); got != testToken {
+				t.Errorf("the disk was made with the token %q", got)
 			}
-			if old, err := os.ReadFile(image + before + testTicket); err != nil || string(old) != "the old disk" {
+			if old, err := os.ReadFile(image + before + testToken); err != nil || string(old) != "the old disk" {
 				t.Errorf("beside it stands %q, %v", old, err)
 			}
 			if exists(image + placing) {
@@ -110,7 +110,7 @@ func TestWhatWasBeforeStaysForAWhile(t *testing.T) {
 	volume := t.TempDir()
 	write(t, filepath.Join(volume, Image), "used")
 	for n := range kept + 1 {
-		p := Placement{Volume: volume, Root: rootOf(t, "of the snapshot"), Ticket: fmt.Sprintf("restored%d", n), DiskSize: 16 << 20}
+		p := Placement{Volume: volume, Root: rootOf(t, "of the snapshot"), Token: fmt.Sprintf("restored%d", n), DiskSize: 16 << 20}
 		if err := p.Place(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestWhatWasBeforeStaysForAWhile(t *testing.T) {
 
 func TestSnapshotOnAnEmptyVolume(t *testing.T) {
 	volume := t.TempDir()
-	p := Placement{Volume: volume, Root: rootOf(t, "of the snapshot"), Ticket: testTicket, DiskSize: 64 << 20}
+	p := Placement{Volume: volume, Root: rootOf(t, "of the snapshot"), Token: testToken, DiskSize: 64 << 20}
 	if err := p.Place(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -138,17 +138,17 @@ func TestSnapshotOnAnEmptyVolume(t *testing.T) {
 func TestSnapshotInADirectory(t *testing.T) {
 	for name, until := range map[string]func(t *testing.T, volume string){
 		"nothing was done":           func(t *testing.T, volume string) { write(t, filepath.Join(volume, Data, "old"), "") },
-		"the old data was put aside": func(t *testing.T, volume string) { write(t, filepath.Join(volume, Data+before+testTicket, "old"), "") },
+		"the old data was put aside": func(t *testing.T, volume string) { write(t, filepath.Join(volume, Data+before+testToken, "old"), "") },
 		"the new data is in its place": func(t *testing.T, volume string) {
-			write(t, filepath.Join(volume, Data+before+testTicket, "old"), "")
+			write(t, filepath.Join(volume, Data+before+testToken, "old"), "")
 			write(t, filepath.Join(volume, Data, "unused"), "")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			volume := t.TempDir()
-			write(t, filepath.Join(volume, Ticket), "founding")
+			write(t, filepath.Join(volume, TokenFile), "founding")
 			until(t, volume)
-			p := Placement{Volume: volume, Root: rootOf(t, "of the snapshot"), Ticket: testTicket, DiskSize: 64 << 20}
+			p := Placement{Volume: volume, Root: rootOf(t, "of the snapshot"), Token: testToken, DiskSize: 64 << 20}
 			if err := p.Place(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -159,11 +159,11 @@ func TestSnapshotInADirectory(t *testing.T) {
 			if info, err := os.Stat(filepath.Join(volume, Data)); err != nil || info.Mode().Perm() != 0o700 {
 				t.Errorf("etcd refuses a directory with the mode %s, %v", info.Mode(), err)
 			}
-			ticket, err := os.ReadFile(filepath.Join(volume, Ticket))
-			if err != nil || strings.TrimSpace(string(ticket)) != testTicket {
-				t.Errorf("the ticket is %q, %v", ticket, err)
+			token, err := os.ReadFile(filepath.Join(volume, TokenFile))
+			if err != nil || strings.TrimSpace(string(token)) != testToken {
+				t.Errorf("the token is %q, %v", token, err)
 			}
-			if !exists(filepath.Join(volume, Data+before+testTicket, "old")) || exists(filepath.Join(volume, Data, "unused")) {
+			if !exists(filepath.Join(volume, Data+before+testToken, "old")) || exists(filepath.Join(volume, Data, "unused")) {
 				t.Error("the old data is not beside the new one")
 			}
 			usedIsKept(t, p, filepath.Join(volume, Data, "member", "snap", "db"))
@@ -179,7 +179,7 @@ func TestNothingIsPlacedUnderAMachine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Placement{Volume: volume, Root: rootOf(t, "of the snapshot"), Ticket: testTicket, DiskSize: 64 << 20}
+	p := Placement{Volume: volume, Root: rootOf(t, "of the snapshot"), Token: testToken, DiskSize: 64 << 20}
 	if err := p.Place(t.Context()); !errors.Is(err, disk.ErrLocked) {
 		t.Errorf("it ended with %v", err)
 	}
@@ -194,7 +194,7 @@ func TestNothingIsPlacedUnderAMachine(t *testing.T) {
 func TestNothingIsPlacedOfNothing(t *testing.T) {
 	volume := t.TempDir()
 	write(t, filepath.Join(volume, Image), "as it was")
-	p := Placement{Volume: volume, Root: t.TempDir(), Ticket: testTicket, DiskSize: 64 << 20}
+	p := Placement{Volume: volume, Root: t.TempDir(), Token: testToken, DiskSize: 64 << 20}
 	if err := p.Place(t.Context()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it ended with %v", err)
 	}

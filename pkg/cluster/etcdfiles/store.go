@@ -17,11 +17,11 @@ const (
 	// Data is the directory with etcd's data in its file system. It is not the root, because the root may contain other
 	// entries (lost+found).
 	Data = "data"
-	// Ticket is the file beside it with the ticket with which the data was created; see package cloudconfig.
-	Ticket = Data + ".ticket"
+	// TokenFile is the file beside it with the token with which the data was created; see package cloudconfig.
+	TokenFile = Data + ".ticket"
 	// Image is the name of the disk with etcd's data in its directory.
 	Image = "etcd.img"
-	// Mark is the file beside both with the ticket of the snapshot that was placed last. The guest does not use it.
+	// Mark is the file beside both with the token of the snapshot that was placed last. The guest does not use it.
 	Mark = "etcd.restored"
 )
 

@@ -97,13 +97,14 @@ const (
 	// etcd's data, and the one from which the data was restored, each "<file>/<generation>".
 	AnnotationEtcdRestoring = "kvm-operator.giantswarm.io/etcd-restoring"
 	AnnotationEtcdRestored  = "kvm-operator.giantswarm.io/etcd-restored"
-	// AnnotationEtcdTicket is on a cluster's namespace as well: the ticket with which masters got the data of the latter.
-	AnnotationEtcdTicket = "kvm-operator.giantswarm.io/etcd-ticket"
+	// AnnotationFoundingToken is on a cluster's namespace as well: the founding token with which masters received the
+	// data of the latter.
+	AnnotationFoundingToken = "kvm-operator.giantswarm.io/etcd-ticket"
 	// AnnotationEtcdHalted is on a master's Deployment while its machine is down for a restore: the machine is released
 	// without a drain.
 	AnnotationEtcdHalted = "kvm-operator.giantswarm.io/etcd-halted"
 	// AnnotationEtcdMember is on a master's Deployment once its etcd member has run: the member's id, followed by "@"
-	// and the ticket of the restore if etcd was founded from one.
+	// and the token of the restore if etcd was founded from one.
 	AnnotationEtcdMember     = "kvm-operator.giantswarm.io/etcd-member"
 	AnnotationPromCluster    = "giantswarm.io/prometheus-cluster"
 	AnnotationPromPath       = "prometheus.io/path"

@@ -90,18 +90,18 @@ const (
 // EtcdSnapshotName is the name of the CronJob that takes snapshots of etcd, and of the Secret that gives it access.
 const EtcdSnapshotName = "etcd-snapshot"
 
-// EtcdRestoreName is the name of the Job that replaces a master's data with the snapshot that has a ticket; without a
+// EtcdRestoreName is the name of the Job that replaces a master's data with the snapshot that has a token; without a
 // master, of the Job that checks it. It has at most 63 characters, the limit for names of Jobs, even for the longest
 // ids, which have 39.
-func EtcdRestoreName(ticket, nodeID string) string {
+func EtcdRestoreName(token, nodeID string) string {
 	if nodeID == "" {
-		return "etcd-check-" + ticket
+		return "etcd-check-" + token
 	}
-	return EtcdPlacing + nodeID + "-" + strings.TrimPrefix(ticket, EtcdRestored)
+	return EtcdPlacing + nodeID + "-" + strings.TrimPrefix(token, EtcdRestored)
 }
 
 // EtcdPlacing is the prefix of the names of Jobs that replace a master's data with a snapshot, and EtcdRestored the
-// prefix of the tickets of such data.
+// prefix of the tokens of such data.
 const (
 	EtcdPlacing  = "etcd-place-"
 	EtcdRestored = "restored"

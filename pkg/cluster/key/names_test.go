@@ -52,13 +52,13 @@ func TestEtcdMark(t *testing.T) {
 
 // TestNamesOfJobsFit: the API server would reject longer ones, and would do so when masters are down.
 func TestNamesOfJobsFit(t *testing.T) {
-	longest, ticket := strings.Repeat("m", 39), EtcdRestored+"0123456789ab"
+	longest, token := strings.Repeat("m", 39), EtcdRestored+"0123456789ab"
 	for _, id := range []string{"", longest, "check"} {
-		if name := EtcdRestoreName(ticket, id); len(name) > 63 {
+		if name := EtcdRestoreName(token, id); len(name) > 63 {
 			t.Errorf("%s has %d characters", name, len(name))
 		}
 	}
-	if EtcdRestoreName(ticket, "check") == EtcdRestoreName(ticket, "") {
+	if EtcdRestoreName(token, "check") == EtcdRestoreName(token, "") {
 		t.Error("a master has the Job of the check")
 	}
 }

@@ -124,8 +124,8 @@ func (f failures) join(what string) error {
 	return errors.Join(all...)
 }
 
-// sooner returns the earlier of two times. A zero time means never.
-func sooner(a, b time.Time) time.Time {
+// earlier returns the earlier of two times. A zero time means never.
+func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

@@ -42,16 +42,16 @@ func RenewalsOf(existing Set, requests []Request, now time.Time) Renewals {
 		case outdatedTrust(request, pair, authority):
 			r.Due[request.Name] = whyTrust
 		}
-		r.Next = sooner(r.Next, renewal(request, pair, authority))
+		r.Next = earlier(r.Next, renewal(request, pair, authority))
 	}
 	r.Early = unborn(existing, requests, now)
 	return r
 }
 
-// Renew returns the pairs that are due in their new form; due is as in Renewals. doubt is nil unless the current time is in doubt. While it
-// is, no pair is renewed because of its age: a clock that is ahead for a moment would otherwise replace the pairs of
-// all clusters by pairs that are not valid yet. The error says why pairs that are due could not be renewed; they stay in
-// use as they are.
+// Renew returns the pairs that are due in their new form; due is as in Renewals. doubt is nil unless the current time
+// is in doubt. While it is, no pair is renewed because of its age: a clock that is ahead for a moment would otherwise
+// replace the pairs of all clusters by pairs that are not valid yet. The error says why pairs that are due could not be
+// renewed; they stay in use as they are.
 func Renew(existing Set, requests []Request, due map[string]string, issuer Issuer, now time.Time, doubt error) (Set, error) {
 	renewed := Set{}
 	var failed failures

@@ -28,13 +28,13 @@ func keep(s *state.Cluster, stored map[string]BootData) error {
 		if err := renewToken(s, n, data.Private); err != nil {
 			failed = err
 		}
-		if err := takeTicket(s, n, data.Public); err != nil {
+		if err := removeFoundingToken(s, n, data.Public); err != nil {
 			failed = err
 		}
 	}
 	for i := range s.Retiring {
 		n := &s.Retiring[i]
-		if err := takeTicket(s, n, stored[key.BootDataName(n.Role, s.ID(), n.ID)].Public); err != nil {
+		if err := removeFoundingToken(s, n, stored[key.BootDataName(n.Role, s.ID(), n.ID)].Public); err != nil {
 			failed = err
 		}
 	}
@@ -60,12 +60,12 @@ func renewToken(s *state.Cluster, n *state.Node, private *corev1.Secret) error {
 	return invalid(n, err)
 }
 
-// takeTicket sets the public boot data that a master keeps without the founding token, if its member has run.
-func takeTicket(s *state.Cluster, n *state.Node, public *corev1.ConfigMap) error {
-	if public == nil || s.RanAs(*n) == "" {
+// removeFoundingToken sets the public boot data that a master keeps without the founding token, if its member has run.
+func removeFoundingToken(s *state.Cluster, n *state.Node, public *corev1.ConfigMap) error {
+	if public == nil || s.CurrentMember(*n) == "" {
 		return nil
 	}
-	text, err := cloudconfig.WithoutTicket(public.Data[nodepod.UserData])
+	text, err := cloudconfig.WithoutFoundingToken(public.Data[nodepod.UserData])
 	if text != public.Data[nodepod.UserData] {
 		n.Kept.Public = text
 	}

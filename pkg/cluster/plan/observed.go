@@ -17,11 +17,11 @@ import (
 
 // Observed is what was read of a cluster. It is written once, and never changed.
 type Observed struct {
-	// Config is the KVMConfig as it is stored, with the masters Held that only the record of the founders has, see
-	// state.HoldFounders.
-	Config   *v1alpha1.KVMConfig
-	Held     []string
-	Settings state.Settings
+	// Config is the KVMConfig as it is stored, with the masters AwaitingFounding that only the record of the founders
+	// has, see state.HoldFounders.
+	Config           *v1alpha1.KVMConfig
+	AwaitingFounding []string
+	Settings         state.Settings
 	// Connects says that the operator connects to workload clusters and manages the members of their etcd.
 	Connects bool
 	// OnlyMachines says that no Secrets were read, because only machines and members of etcd matter.

@@ -44,7 +44,7 @@ func (p Planner) Plan(o Observed, now time.Time) *state.Cluster {
 	for i, n := range s.Nodes {
 		s.Nodes[i].Late = past(n.LateAt(), now)
 	}
-	s.LookAtFounding(&o.Namespace, s.Gone, o.Held)
+	s.LookAtFounding(&o.Namespace, s.Gone, o.AwaitingFounding)
 	s.Indexes = indexes(s)
 	s.LookAtHosts()
 	s.BootDataErr = p.rollOut(s, o.Connects, o.BootData)

@@ -37,8 +37,8 @@ func stored(t *testing.T, config *v1alpha1.KVMConfig) []corev1.Secret {
 	return secrets
 }
 
-// TestAPairThatIsNotRequestedIsNotUsed: the pair of a removed member of etcd would never be renewed, and would bring back
-// a CA that was rotated.
+// TestAPairThatIsNotRequestedIsNotUsed: the pair of a removed member of etcd would never be renewed, and would bring
+// back a CA that was rotated.
 func TestAPairThatIsNotRequestedIsNotUsed(t *testing.T) {
 	before, after := fixture.MakeCluster("ab1cd").Masters(3).Obj(), fixture.MakeCluster("ab1cd").Masters(2).Obj()
 	secrets := stored(t, before)
@@ -58,8 +58,8 @@ func TestAForeignNamespaceDecidesNothing(t *testing.T) {
 	}}}
 	config := fixture.MakeCluster("ab1cd").Obj()
 	s := NewPlanner().Plan(Observed{Config: config, Hold: state.HoldForeign, Namespace: foreign}, now)
-	if !slices.Equal(s.Founders, []string{"m0aaa"}) || s.Restore.DoneMark() != "" || !s.NamespaceTaken || s.OwnsNamespace {
-		t.Errorf("founders %v, restored %q, taken %t, owned %t", s.Founders, s.Restore.DoneMark(), s.NamespaceTaken, s.OwnsNamespace)
+	if !slices.Equal(s.Founders, []string{"m0aaa"}) || s.Restore.LastRestoreRecord() != "" || !s.NamespaceTaken || s.OwnsNamespace {
+		t.Errorf("founders %v, restored %q, taken %t, owned %t", s.Founders, s.Restore.LastRestoreRecord(), s.NamespaceTaken, s.OwnsNamespace)
 	}
 }
 

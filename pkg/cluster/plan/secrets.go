@@ -33,7 +33,7 @@ func secrets(s *state.Cluster, o Observed) {
 	if seed, ok := s.Keys[state.KeyBootstrapToken]; ok {
 		s.Tokens = joining.TokensAt(seed, s.Now)
 	}
-	s.Terms = state.Terms{
+	s.Validity = state.Validity{
 		Requests: requests, Renewals: pki.RenewalsOf(s.Certificates, requests, s.Now), Versions: found.Versions, Generations: found.Generations, Doubt: o.Doubt,
 	}
 }

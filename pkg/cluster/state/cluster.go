@@ -46,14 +46,14 @@ type Cluster struct {
 	Certificates    pki.Set
 	Adopted         map[string]bool
 	CertificatesErr error
-	// Terms is what is known of the validity of the cluster's own key pairs.
-	Terms Terms
+	// Validity is what is known of the validity of the cluster's own key pairs.
+	Validity Validity
 	// KubeconfigOf is the group of the stored administrator kubeconfig: nil if there is no kubeconfig, empty if an
 	// earlier version of the operator created it.
 	KubeconfigOf *string
 
-	// Keys are the random keys of the cluster by name; those in Adopted are in Secrets of another party. MissingKeys are
-	// the names of those that have to be generated, and KeysErr says which are malformed or lost.
+	// Keys are the random keys of the cluster by name; those in Adopted are in Secrets of another party. MissingKeys
+	// are the names of those that have to be generated, and KeysErr says which are malformed or lost.
 	Keys        map[string]string
 	MissingKeys []string
 	KeysErr     error
@@ -77,18 +77,18 @@ type Cluster struct {
 	// Etcd is what is known of the cluster's etcd, and Founders are the IDs of its founding masters.
 	Etcd     etcd.State
 	Founders []string
-	// Founding means that etcd is still being founded. Held are the founders that are no longer in the spec and stay in
-	// Nodes until it is founded.
-	Founding bool
-	Held     []string
+	// Founding means that etcd is still being founded. AwaitingFounding are the founders that are no longer in the
+	// spec and stay in Nodes until it is founded.
+	Founding         bool
+	AwaitingFounding []string
 	// Restore is the restore of etcd from a snapshot, and SnapshotJob takes snapshots; nil if there is none.
 	Restore     Restore
 	SnapshotJob *batchv1.CronJob
 	// SnapshotHangs means that the snapshot in progress takes longer than it may, and SnapshotFailed that a snapshot
 	// was reported as failed.
 	SnapshotHangs, SnapshotFailed bool
-	// SnapshotMissed is when a snapshot was due that has not started; zero if none was. NextSnapshotLook is when the next
-	// snapshot has to have started, or the one in progress has to have ended; zero if there is none.
+	// SnapshotMissed is when a snapshot was due that has not started; zero if none was. NextSnapshotLook is when the
+	// next snapshot has to have started, or the one in progress has to have ended; zero if there is none.
 	SnapshotMissed, NextSnapshotLook time.Time
 	// Retired is the etcd data that masters have left on hosts, for the next status.
 	Retired []v1alpha1.RetiredData
@@ -121,8 +121,8 @@ type Cluster struct {
 	NamespaceTaken bool
 }
 
-// Terms is what is known of the validity of key pairs.
-type Terms struct {
+// Validity is what is known of the validity of key pairs.
+type Validity struct {
 	// Requests are those that may be fulfilled: pairs in malformed Secrets are left out.
 	Requests []pki.Request
 	// Renewals are what has to change in the pairs.
@@ -136,7 +136,7 @@ type Terms struct {
 }
 
 // Issuing returns the names of the key pairs that have to be issued.
-func (s *Cluster) Issuing() []string { return pki.Absent(s.Certificates, s.Terms.Requests) }
+func (s *Cluster) Issuing() []string { return pki.Absent(s.Certificates, s.Validity.Requests) }
 
 // AuthorityGeneration returns the generation of CAs that the KVMConfig requests.
 func (s *Cluster) AuthorityGeneration() int64 {
@@ -164,7 +164,7 @@ type Node struct {
 	FoundHost string
 	// EtcdMark is the mark of the directory there, see key.EtcdHostPath. It may be set while EtcdHost is not known.
 	EtcdMark string
-	// EtcdMember is the record of its member of etcd in the status, see WrittenMark.
+	// EtcdMember is the record of its member of etcd in the status, see RecordedMember.
 	EtcdMember string
 	// EtcdClaim is the claim with the data of a master's etcd, if the master has had a machine.
 	EtcdClaim string
@@ -287,9 +287,9 @@ func (n Node) Pod() *corev1.Pod {
 	return nil
 }
 
-// Holder returns the pod that runs a master's machine, once it has an address. While the old pod terminates its
+// ActivePod returns the pod that runs a master's machine, once it has an address. While the old pod terminates its
 // successor waits for the disks, so it is the oldest pod that has not ended.
-func (n Node) Holder() *corev1.Pod {
+func (n Node) ActivePod() *corev1.Pod {
 	for i := range slices.Backward(n.Pods) {
 		pod := &n.Pods[i]
 		if pod.Status.PodIP != "" && alive(*pod) {

@@ -49,7 +49,7 @@ func (s *Cluster) EtcdMember(nodeID string) *etcd.Member {
 // Retires returns whether the machine of a master that is no longer in the spec has to stay: as long as its member is
 // in the list, or as it is not known whether it is. A master from before a restore never has to stay.
 func (s *Cluster) Retires(n Node) bool {
-	return s.Restore.Committed == "" && !s.Former(n) && (!s.Etcd.Known() || s.EtcdMember(n.ID) != nil)
+	return s.Restore.Committed == "" && !s.PredatesRestore(n) && (!s.Etcd.Known() || s.EtcdMember(n.ID) != nil)
 }
 
 // LookAtRetiring records which of the masters that are no longer in the spec have to stay.
@@ -57,48 +57,48 @@ func (s *Cluster) LookAtRetiring(retired []Node) {
 	s.Retiring = slices.DeleteFunc(slices.Clone(retired), func(n Node) bool { return !s.Retires(n) })
 }
 
-// Former returns whether a machine that is no longer in the spec ran a member before the restore from which the cluster
-// started: it may be part of a majority of an etcd that is no longer the cluster's. A master in the current member list
-// is not former, nor is a founder of the current etcd, regardless of whether its member has been seen.
-func (s *Cluster) Former(n Node) bool {
-	return s.FoundingTicket() != "" && s.RanAs(n) == "" && s.EtcdMember(n.ID) == nil && !slices.Contains(s.Founders, n.ID)
+// PredatesRestore returns whether a machine that is no longer in the spec ran a member before the restore from which
+// the cluster started: it may be part of a majority of an etcd that is no longer the cluster's. A master in the current
+// member list is not former, nor is a founder of the current etcd, regardless of whether its member has been seen.
+func (s *Cluster) PredatesRestore(n Node) bool {
+	return s.FoundingToken() != "" && s.CurrentMember(n) == "" && s.EtcdMember(n.ID) == nil && !slices.Contains(s.Founders, n.ID)
 }
 
-// EtcdMemberMark returns how the member of a master is recorded in its Deployment: with the token of the restore,
+// MemberRecord returns how the member of a master is recorded in its Deployment: with the token of the restore,
 // because a restored snapshot has none of the earlier members.
-func (s *Cluster) EtcdMemberMark(id uint64) string {
+func (s *Cluster) MemberRecord(id uint64) string {
 	mark := strconv.FormatUint(id, 16)
-	if ticket := s.FoundingTicket(); ticket != "" {
-		mark += "@" + ticket
+	if token := s.FoundingToken(); token != "" {
+		mark += "@" + token
 	}
 	return mark
 }
 
-// WrittenMark returns the record of the member that a master has run: from its Deployment or, because that may have
+// RecordedMember returns the record of the member that a master has run: from its Deployment or, because that may have
 // been deleted, from the status.
-func (n Node) WrittenMark() string {
+func (n Node) RecordedMember() string {
 	if n.Deployment != nil && n.Deployment.Annotations[key.AnnotationEtcdMember] != "" {
 		return n.Deployment.Annotations[key.AnnotationEtcdMember]
 	}
 	return n.EtcdMember
 }
 
-// MarkToKeep returns the record of a master's member that is to be stored from now on.
-func (s *Cluster) MarkToKeep(n Node) string {
+// MemberToRecord returns the record of a master's member that is to be stored from now on.
+func (s *Cluster) MemberToRecord(n Node) string {
 	m := s.EtcdMember(n.ID)
 	switch {
 	case n.Role != key.RoleMaster || s.LostMember(n):
 		return ""
 	case m != nil && m.Started:
-		return s.EtcdMemberMark(m.ID)
+		return s.MemberRecord(m.ID)
 	}
-	return n.WrittenMark()
+	return n.RecordedMember()
 }
 
-// RanAs returns the member that a master is known to have run, as it is recorded; empty if there was none.
-func (s *Cluster) RanAs(n Node) string {
-	mark := n.WrittenMark()
-	if _, ticket, _ := strings.Cut(mark, "@"); ticket != s.FoundingTicket() {
+// CurrentMember returns the member that a master is known to have run, as it is recorded; empty if there was none.
+func (s *Cluster) CurrentMember(n Node) string {
+	mark := n.RecordedMember()
+	if _, token, _ := strings.Cut(mark, "@"); token != s.FoundingToken() {
 		return ""
 	}
 	return mark
@@ -107,11 +107,11 @@ func (s *Cluster) RanAs(n Node) string {
 // LostMember returns whether the member whose data a master's machine has was removed from the list: the machine has to
 // be replaced.
 func (s *Cluster) LostMember(n Node) bool {
-	if n.Role != key.RoleMaster || !s.Etcd.Known() || s.RanAs(n) == "" {
+	if n.Role != key.RoleMaster || !s.Etcd.Known() || s.CurrentMember(n) == "" {
 		return false
 	}
 	m := s.EtcdMember(n.ID)
-	return m == nil || s.EtcdMemberMark(m.ID) != s.RanAs(n)
+	return m == nil || s.MemberRecord(m.ID) != s.CurrentMember(n)
 }
 
 func (s *Cluster) beginning(n Node) (etcd.Beginning, []etcd.Master) {
@@ -119,12 +119,12 @@ func (s *Cluster) beginning(n Node) (etcd.Beginning, []etcd.Master) {
 	for _, id := range s.Founders {
 		founders = append(founders, s.EtcdMaster(id))
 	}
-	return etcd.Begin(s.EtcdMaster(n.ID), founders, s.RanAs(n) != "", s.Founded(), s.Etcd)
+	return etcd.Begin(s.EtcdMaster(n.ID), founders, s.CurrentMember(n) != "", s.Founded(), s.Etcd)
 }
 
 // Founded returns whether any member is known to have run.
 func (s *Cluster) Founded() bool {
-	return slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool { return s.RanAs(n) != "" })
+	return slices.ContainsFunc(s.EtcdMachines(), func(n Node) bool { return s.CurrentMember(n) != "" })
 }
 
 // AwaitsMember returns whether a master must not start before its member is added to etcd, or before it is known that
@@ -151,13 +151,13 @@ func (s *Cluster) making() string {
 // beginEtcd sets in the boot data how the master's member starts. A master that must not start yet gets the parameters
 // of one that has run, with which it would not start either.
 func (s *Cluster) beginEtcd(n Node, p *cloudconfig.Params) {
-	p.EtcdState, p.EtcdFrom = cloudconfig.EtcdExisting, cmp.Or(s.FoundingTicket(), s.making())
+	p.EtcdState, p.EtcdFrom = cloudconfig.EtcdExisting, cmp.Or(s.FoundingToken(), s.making())
 	beginning, members := s.beginning(n)
 	switch beginning {
 	case etcd.Found:
-		p.EtcdState, p.EtcdTicket = cloudconfig.EtcdNew, cmp.Or(s.FoundingTicket(), cloudconfig.FoundingTicket(p.EncryptionKey))
+		p.EtcdState, p.EtcdFoundingToken = cloudconfig.EtcdNew, cmp.Or(s.FoundingToken(), cloudconfig.FoundingToken(p.EncryptionKey))
 	case etcd.Join:
-		p.EtcdTicket = strconv.FormatUint(s.EtcdMember(n.ID).ID, 16)
+		p.EtcdFoundingToken = strconv.FormatUint(s.EtcdMember(n.ID).ID, 16)
 	case etcd.Return, etcd.Later:
 		members = []etcd.Master{s.EtcdMaster(n.ID)}
 	}
@@ -166,8 +166,8 @@ func (s *Cluster) beginEtcd(n Node, p *cloudconfig.Params) {
 	}
 }
 
-// LookAtHosts sets on which hosts the data of masters was found: where a snapshot was restored to, or else on the host of
-// the pod that was bound first.
+// LookAtHosts sets on which hosts the data of masters was found: where a snapshot was restored to, or else on the host
+// of the pod that was bound first.
 func (s *Cluster) LookAtHosts() {
 	if !s.OwnsNamespace {
 		return

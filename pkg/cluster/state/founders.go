@@ -84,7 +84,7 @@ func isFounding(namespace *corev1.Namespace) bool {
 // before: an API that responds has an etcd, and a cluster that has machines and is not marked as being founded was
 // founded earlier.
 func (s *Cluster) LookAtFounding(namespace *corev1.Namespace, retired []Node, held []string) {
-	s.Held = held
+	s.AwaitingFounding = held
 	switch s.Restore.Phase() {
 	case etcd.Founding:
 		s.Founding = true
@@ -97,5 +97,5 @@ func (s *Cluster) LookAtFounding(namespace *corev1.Namespace, retired []Node, he
 
 // Holds returns whether a master exists only so that etcd can be founded, see HoldFounders.
 func (s *Cluster) Holds(n Node) bool {
-	return n.Role == key.RoleMaster && slices.Contains(s.Held, n.ID)
+	return n.Role == key.RoleMaster && slices.Contains(s.AwaitingFounding, n.ID)
 }

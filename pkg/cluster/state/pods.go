@@ -30,7 +30,7 @@ func PodReadiness(n Node) (bool, string) {
 		return false, "node pod " + pod.Name + " is terminating"
 	case pod.Annotations[key.AnnotationNodeHash] != want:
 		return false, "node pod " + pod.Name + " is about to be replaced"
-	case len(n.Standing()) > 1:
+	case len(n.RunningPods()) > 1:
 		return false, "the old node pod is still terminating"
 	case !PodReady(pod):
 		return false, "node pod " + pod.Name + " is not Ready" + because(pod)
@@ -38,9 +38,9 @@ func PodReadiness(n Node) (bool, string) {
 	return true, ""
 }
 
-// Standing returns the pods of a node that have not ended, or all if each has ended: a pod that a kubelet has ended
+// RunningPods returns the pods of a node that have not ended, or all if each has ended: a pod that a kubelet has ended
 // because its host shuts down stays until it is deleted.
-func (n Node) Standing() []corev1.Pod {
+func (n Node) RunningPods() []corev1.Pod {
 	standing := slices.DeleteFunc(slices.Clone(n.Pods), func(p corev1.Pod) bool { return !alive(p) })
 	if len(standing) == 0 {
 		return n.Pods
@@ -83,8 +83,8 @@ const (
 	MessageRetiring = MessageLeaving + " and is kept until its member of etcd is removed"
 )
 
-// Departing returns the pods of nodes that are no longer in the spec, except for masters that retire, sorted by name.
-func (s *Cluster) Departing() []corev1.Pod {
+// RemovedPods returns the pods of nodes that are no longer in the spec, except for masters that retire, sorted by name.
+func (s *Cluster) RemovedPods() []corev1.Pod {
 	pods := slices.DeleteFunc(slices.Clone(s.Leaving), func(p corev1.Pod) bool {
 		id := p.Labels[key.LabelNode]
 		retires := p.Labels[key.LabelApp] == key.RoleMaster && slices.ContainsFunc(s.Retiring, func(n Node) bool { return n.ID == id })

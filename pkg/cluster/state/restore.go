@@ -29,8 +29,8 @@ type Restore struct {
 	// namespace is the UID of the cluster's namespace: what hosts and volumes keep of an earlier cluster with the same
 	// ID does not belong to this one.
 	namespace types.UID
-	// ticket is the founding token of the last restore that has finished, as it is recorded; empty if it is not.
-	ticket string
+	// token is the founding token of the last restore that has finished, as it is recorded; empty if it is not.
+	token string
 	// Jobs are the Jobs that were created for it, by name.
 	Jobs map[string]*batchv1.Job
 }
@@ -43,32 +43,32 @@ func (s *Cluster) EtcdSnapshots() *v1alpha1.EtcdSnapshots {
 	return nil
 }
 
-// FoundingTicket returns the founding token with which etcd was restored from a snapshot; empty if it was not. The token
+// FoundingToken returns the founding token with which etcd was restored from a snapshot; empty if it was not. The token
 // that is recorded counts, because a namespace that was restored from a backup has another UID, and the data has not.
-func (s *Cluster) FoundingTicket() string {
-	if known := s.Config.Status.Etcd; known != nil && known.Ticket != "" && known.Restored == s.Restore.DoneMark() {
+func (s *Cluster) FoundingToken() string {
+	if known := s.Config.Status.Etcd; known != nil && known.Ticket != "" && known.Restored == s.Restore.LastRestoreRecord() {
 		return known.Ticket
 	}
-	if s.Restore.Done != "" && s.Restore.ticket != "" {
-		return s.Restore.ticket
+	if s.Restore.Done != "" && s.Restore.token != "" {
+		return s.Restore.token
 	}
-	return s.ticket(s.Restore.Done, s.Restore.Number-1, s.Founders)
+	return s.foundingToken(s.Restore.Done, s.Restore.Number-1, s.Founders)
 }
 
-// RestoreTicket returns the founding token of the restore in progress. It depends on the masters too: restored data
+// RestoreToken returns the founding token of the restore in progress. It depends on the masters too: restored data
 // names all masters for which it was prepared, and cannot be used for another set of masters.
-func (s *Cluster) RestoreTicket() string {
+func (s *Cluster) RestoreToken() string {
 	var ids []string
 	for _, n := range s.Masters() {
 		ids = append(ids, n.ID)
 	}
-	return s.ticket(s.Restore.Target(), s.Restore.Number, ids)
+	return s.foundingToken(s.Restore.Target(), s.Restore.Number, ids)
 }
 
-// ticket returns the founding token with which a machine may start with the data of a snapshot, "<file>/<generation>".
+// foundingToken returns the founding token with which a machine may start with the data of a snapshot, "<file>/<generation>".
 // No two restores have the same token: data that one restore has left behind, and data that was written since, must not
 // be accepted as the data of another.
-func (s *Cluster) ticket(snapshot string, number int64, founders []string) string {
+func (s *Cluster) foundingToken(snapshot string, number int64, founders []string) string {
 	if snapshot == "" {
 		return ""
 	}
@@ -77,22 +77,22 @@ func (s *Cluster) ticket(snapshot string, number int64, founders []string) strin
 	return key.EtcdRestored + hex.EncodeToString(sum[:6])
 }
 
-// ticketForm matches the founding tokens of restores.
-var ticketForm = regexp.MustCompile(`^` + key.EtcdRestored + `[0-9a-f]{12}$`)
+// tokenForm matches the founding tokens of restores.
+var tokenForm = regexp.MustCompile(`^` + key.EtcdRestored + `[0-9a-f]{12}$`)
 
-// RestoredMark returns the record at the namespace that etcd was restored from the snapshot of the restore in progress.
-func (r Restore) RestoredMark() string { return fmt.Sprintf("%s#%d", r.Target(), r.Number) }
+// RestoreRecord returns the record at the namespace that etcd was restored from the snapshot of the restore in progress.
+func (r Restore) RestoreRecord() string { return fmt.Sprintf("%s#%d", r.Target(), r.Number) }
 
-// DoneMark returns the same record for the last restore that has finished; empty if there was none.
-func (r Restore) DoneMark() string {
+// LastRestoreRecord returns the same record for the last restore that has finished; empty if there was none.
+func (r Restore) LastRestoreRecord() string {
 	if r.Done == "" {
 		return ""
 	}
 	return fmt.Sprintf("%s#%d", r.Done, r.Number-1)
 }
 
-// readMark parses such a record. The first restore has the number 0.
-func (r *Restore) readMark(mark string) {
+// parseRecord parses such a record. The first restore has the number 0.
+func (r *Restore) parseRecord(mark string) {
 	snapshot, number, _ := strings.Cut(mark, "#")
 	n, err := strconv.ParseInt(number, 10, 64)
 	if snapshot == "" || err != nil {
@@ -107,16 +107,16 @@ func SnapshotFile(snapshot string) string {
 	return file
 }
 
-// RestoresOther returns whether the requested snapshot does not have a name of this cluster. A restore that has passed
+// RestoreOfOtherCluster returns whether the requested snapshot does not have a name of this cluster. A restore that has passed
 // the check continues to its end.
-func (s *Cluster) RestoresOther() bool {
+func (s *Cluster) RestoreOfOtherCluster() bool {
 	return s.Restore.Phase() == etcd.Checking && !etcdfiles.OfCluster(SnapshotFile(s.Restore.Target()), s.ID())
 }
 
-// RestoreStands returns whether a requested restore cannot start until a person does something.
-func (s *Cluster) RestoreStands() bool {
-	check := s.Restore.Jobs[key.EtcdRestoreName(s.RestoreTicket(), "")]
-	return s.Restore.Phase() == etcd.Checking && (s.RestoresOther() || Failure(check) != nil)
+// RestoreBlocked returns whether a requested restore cannot start until a person does something.
+func (s *Cluster) RestoreBlocked() bool {
+	check := s.Restore.Jobs[key.EtcdRestoreName(s.RestoreToken(), "")]
+	return s.Restore.Phase() == etcd.Checking && (s.RestoreOfOtherCluster() || Failure(check) != nil)
 }
 
 // LookAtRestore determines how far a restore has come.
@@ -129,24 +129,24 @@ func (s *Cluster) LookAtRestore(namespace *corev1.Namespace, jobs []batchv1.Job,
 		r.Wanted = fmt.Sprintf("%s/%d", e.Restore.Snapshot, e.Restore.Generation)
 	}
 	r.Committed = namespace.Annotations[key.AnnotationEtcdRestoring]
-	r.readMark(namespace.Annotations[key.AnnotationEtcdRestored])
-	if ticket := namespace.Annotations[key.AnnotationEtcdTicket]; r.Done != "" && ticketForm.MatchString(ticket) {
-		r.ticket = ticket
+	r.parseRecord(namespace.Annotations[key.AnnotationEtcdRestored])
+	if token := namespace.Annotations[key.AnnotationFoundingToken]; r.Done != "" && tokenForm.MatchString(token) {
+		r.token = token
 	}
 	if known := s.Config.Status.Etcd; known != nil && r.Done == "" {
-		r.readMark(known.Restored)
+		r.parseRecord(known.Restored)
 	}
 	s.Restore = r
-	ticket := s.RestoreTicket()
-	r.Checked = Succeeded(r.Jobs[key.EtcdRestoreName(ticket, "")])
+	token := s.RestoreToken()
+	r.Checked = Succeeded(r.Jobs[key.EtcdRestoreName(token, "")])
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		if n.Role != key.RoleMaster {
 			continue
 		}
-		placed := Succeeded(r.Jobs[key.EtcdRestoreName(ticket, n.ID)])
+		placed := Succeeded(r.Jobs[key.EtcdRestoreName(token, n.ID)])
 		if placed && n.EtcdHost == "" {
-			n.RestoredOn = restoredOn(pods, key.EtcdRestoreName(ticket, n.ID))
+			n.RestoredOn = restoredOn(pods, key.EtcdRestoreName(token, n.ID))
 		}
 		r.Masters = append(r.Masters, etcd.RestoredMaster{
 			Running: slices.ContainsFunc(n.Pods, alive),

@@ -75,7 +75,7 @@ func (s *Cluster) removalDue(d v1alpha1.RetiredData) bool {
 			newer++
 		}
 	}
-	return newer >= maxKept || s.Terms.Doubt == nil && s.overdue(d)
+	return newer >= maxKept || s.Validity.Doubt == nil && s.overdue(d)
 }
 
 func (s *Cluster) overdue(d v1alpha1.RetiredData) bool { return !s.Now.Before(s.removedAt(d)) }
@@ -173,10 +173,10 @@ func (s *Cluster) whyNot(do, name, host string, job *batchv1.Job) string {
 
 // whyKept returns why data is kept for longer than service.etcd.retention; empty if it is not.
 func (s *Cluster) whyKept(d v1alpha1.RetiredData) string {
-	if s.Terms.Doubt == nil || !s.overdue(d) {
+	if s.Validity.Doubt == nil || !s.overdue(d) {
 		return ""
 	}
-	return "is not removed while the time is in doubt: " + s.Terms.Doubt.Error()
+	return "is not removed while the time is in doubt: " + s.Validity.Doubt.Error()
 }
 
 // NewEtcdMark returns the mark for the directory of a new master. It differs from the mark of data that is being

@@ -30,8 +30,8 @@ type Cluster struct {
 	// allowance is how much caches may read of the cluster, over all connections, and intake how much of that they may
 	// store.
 	allowance, intake *rate.Limiter
-	// hurry receives a value when there is a reason to try at once.
-	hurry chan struct{}
+	// wake receives a value when there is a reason to try at once.
+	wake chan struct{}
 	// life ends when the cluster is forgotten or replaced.
 	life   context.Context // the cluster outlives the call that creates it
 	cancel context.CancelFunc
@@ -45,7 +45,7 @@ type Cluster struct {
 func newCluster(name types.NamespacedName, a Access, o Options) *Cluster {
 	c := &Cluster{
 		name: name, access: a, addresses: &addresses{list: a.Addresses}, options: o,
-		allowance: newAllowance(), intake: newIntake(), hurry: make(chan struct{}, 1), state: State{Phase: Connecting}, since: o.Clock.Now(),
+		allowance: newAllowance(), intake: newIntake(), wake: make(chan struct{}, 1), state: State{Phase: Connecting}, since: o.Clock.Now(),
 	}
 	c.life, c.cancel = context.WithCancel(context.Background())
 	observe(name.String(), c.state)
@@ -160,7 +160,7 @@ func (c *Cluster) reachAt(list []string) {
 		return
 	}
 	select {
-	case c.hurry <- struct{}{}:
+	case c.wake <- struct{}{}:
 	default:
 	}
 }
@@ -176,8 +176,8 @@ func (c *Cluster) end() {
 	}
 }
 
-// become publishes a state. When a listener is notified, the state and its session are already set.
-func (c *Cluster) become(next State, s *session) {
+// setState publishes a state. When a listener is notified, the state and its session are already set.
+func (c *Cluster) setState(next State, s *session) {
 	c.mu.Lock()
 	if c.life.Err() != nil {
 		c.mu.Unlock()
@@ -241,7 +241,7 @@ func (c *Cluster) attempt(ctx context.Context, config *tls.Config) (connected bo
 	if err := s.fill(ctx); err != nil {
 		return false, c.fail(ctx, err)
 	}
-	c.become(State{Phase: Connected}, s)
+	c.setState(State{Phase: Connected}, s)
 	return true, c.fail(ctx, s.keep(ctx))
 }
 
@@ -249,15 +249,15 @@ func (c *Cluster) attempt(ctx context.Context, config *tls.Config) (connected bo
 func (c *Cluster) fail(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		log.Log.WithName("workload").V(1).Info("cannot reach a workload cluster", "cluster", c.name.String(), "cause", err.Error())
-		c.become(unreachable(err, c.access.ServerName), nil)
+		c.setState(unreachable(err, c.access.ServerName), nil)
 	}
 	return err
 }
 
 // rest waits before the next attempt. Without an address there is nothing to try until one is set.
-func (c *Cluster) rest(ctx context.Context, pauses *wait.Backoff, untilHurry bool) {
+func (c *Cluster) rest(ctx context.Context, pauses *wait.Backoff, untilWoken bool) {
 	var over <-chan time.Time
-	if !untilHurry {
+	if !untilWoken {
 		timer := c.options.Clock.NewTimer(pauses.Step())
 		defer timer.Stop()
 		over = timer.C()
@@ -265,7 +265,7 @@ func (c *Cluster) rest(ctx context.Context, pauses *wait.Backoff, untilHurry boo
 	select {
 	case <-ctx.Done():
 	case <-over:
-	case <-c.hurry:
+	case <-c.wake:
 		*pauses = newPauses()
 	}
 }

@@ -82,13 +82,13 @@ func TestMetricsTellTheStateOfNow(t *testing.T) {
 	var got []map[string]float64
 	step := func() { got = append(got, told(t, "default/measured")) }
 	step()
-	c.become(unreachable(errNoAddress, ""), nil)
+	c.setState(unreachable(errNoAddress, ""), nil)
 	step()
-	c.become(State{Phase: Connected}, nil)
+	c.setState(State{Phase: Connected}, nil)
 	step()
 	pool.Forget(id)
 	step()
-	c.become(unreachable(errNoAddress, ""), nil)
+	c.setState(unreachable(errNoAddress, ""), nil)
 	step()
 	want := []map[string]float64{{"": 0}, {"NoAddress": 0}, {"": 1}, {}, {}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -103,7 +103,7 @@ func TestHowLongAClusterIsSilent(t *testing.T) {
 	after := func(d time.Duration, next State, s *session) {
 		clock.Step(d)
 		got = append(got, c.Silent())
-		c.become(next, s)
+		c.setState(next, s)
 		got = append(got, c.Silent())
 	}
 	after(time.Minute, unreachable(errNoAddress, ""), nil)
@@ -123,7 +123,7 @@ func TestChangedIsCalledForChangesOnly(t *testing.T) {
 	for _, state := range []State{
 		{Phase: Connecting}, {Phase: Unreachable, Reason: Refused}, {Phase: Unreachable, Reason: Refused}, {Phase: Unreachable, Reason: Timeout}, {Phase: Connected},
 	} {
-		c.become(state, nil)
+		c.setState(state, nil)
 	}
 	if calls != 3 {
 		t.Errorf("Changed was called %d times, want 3", calls)

@@ -148,27 +148,27 @@ func (s *session) follow(kind client.Object, changed func()) error {
 	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
-			s.weigh(nil, object)
+			s.trackSize(nil, object)
 			tell(nil, object.(client.Object))
 		},
 		UpdateFunc: func(before, after any) {
-			s.weigh(before, after)
+			s.trackSize(before, after)
 			tell(before.(client.Object), after.(client.Object))
 		},
 		DeleteFunc: func(object any) {
 			if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 				object = unknown.Obj
 			}
-			s.weigh(object, nil)
+			s.trackSize(object, nil)
 			tell(nil, object.(client.Object))
 		},
 	})
 	return err
 }
 
-// weigh adjusts the size of the cache after an object changed; nil means no object. If the cache becomes too large, the
-// session ends.
-func (s *session) weigh(before, after any) {
+// trackSize adjusts the size of the cache after an object changed; nil means no object. If the cache becomes too large,
+// the session ends.
+func (s *session) trackSize(before, after any) {
 	if s.kept.Add(wire.ObjectCost(after)-wire.ObjectCost(before)) > mostKept {
 		s.link.noteWatches(0, errResponseTooLarge)
 	}

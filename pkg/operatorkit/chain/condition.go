@@ -52,18 +52,18 @@ const problemRetry = time.Minute
 // wait of a handler counts; zero means to wait for the next event.
 func Next(results []Result) (time.Duration, error) {
 	var after time.Duration
-	sooner := func(d time.Duration) {
+	shorten := func(d time.Duration) {
 		if d > 0 && (after == 0 || d < after) {
 			after = d
 		}
 	}
 	for _, r := range results {
 		if _, ok := problem.As(r.Err); ok {
-			sooner(problemRetry)
+			shorten(problemRetry)
 		} else if r.Err != nil {
 			return 0, r.Err
 		}
-		sooner(r.Outcome.After)
+		shorten(r.Outcome.After)
 	}
 	return after, nil
 }

@@ -58,11 +58,11 @@ func (g *guest) connect(ctx context.Context, path string) error {
 	return Failf(ReasonMonitorSilent, "QEMU runs and does not answer: %w", err)
 }
 
-// attend listens to QEMU until it ends, or until it has not responded to a query for as long as patience. A lost
-// connection is reopened within that time. attend calls observe after each event, and after each query to QEMU.
-func (g *guest) attend(path string, patience time.Duration, observe func()) {
+// watchMonitor listens to QEMU until it ends, or until it has not responded to a query for as long as patience. A lost
+// connection is reopened within that time. watchMonitor calls observe after each event, and after each query to QEMU.
+func (g *guest) watchMonitor(path string, patience time.Duration, observe func()) {
 	defer close(g.attended)
-	defer g.hangUp()
+	defer g.closeMonitor()
 	for {
 		err := g.listen(patience, observe)
 		if errors.Is(err, errLost) || g.stopped() {
@@ -93,7 +93,7 @@ func (g *guest) stopped() bool {
 func (g *guest) dialAgain(path string, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	g.hangUp()
+	g.closeMonitor()
 	return g.connect(ctx, path)
 }
 
@@ -107,7 +107,7 @@ func (g *guest) listen(patience time.Duration, observe func()) error {
 			if !ok {
 				return errLost
 			}
-			g.hear(event)
+			g.handle(event)
 			observe()
 		case <-ask.C:
 			if err := g.ask(patience); err != nil {
@@ -126,9 +126,9 @@ const askEvery = 10 * time.Second
 func (g *guest) ask(patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	status, err := g.talk().Status(ctx)
+	status, err := g.connection().Status(ctx)
 	if err == nil && status.Status == machineFull {
-		err = g.talk().Cont(ctx)
+		err = g.connection().Cont(ctx)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("QEMU has not answered for %s", patience)
@@ -136,7 +136,7 @@ func (g *guest) ask(patience time.Duration) error {
 	return nil
 }
 
-func (g *guest) hear(event qmp.Event) {
+func (g *guest) handle(event qmp.Event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch event.Name {
@@ -150,14 +150,14 @@ func (g *guest) hear(event qmp.Event) {
 	}
 }
 
-// talk returns the connection to the monitor, which may have ended.
-func (g *guest) talk() *qmp.Client {
+// connection returns the connection to the monitor, which may have ended.
+func (g *guest) connection() *qmp.Client {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.monitor
 }
 
-func (g *guest) hangUp() { _ = g.talk().Close() }
+func (g *guest) closeMonitor() { _ = g.connection().Close() }
 
 // wentDown returns what ended the machine, if QEMU reported it, and whether it was the guest itself.
 func (g *guest) wentDown() (by string, guest bool) {

@@ -82,15 +82,15 @@ func (k *Keeper) startGuest(ctx context.Context, g *guest, configure func(contex
 	if err := g.connect(ctx, k.settings.monitor()); err != nil {
 		return err
 	}
-	k.awaken(g)
-	go g.attend(k.settings.monitor(), k.settings.Timeouts.Monitor, func() {
+	k.resetIfHung(g)
+	go g.watchMonitor(k.settings.monitor(), k.settings.Timeouts.Monitor, func() {
 		k.board.set(func(s *Status) { s.Resets = g.countResets() })
-		k.awaken(g)
+		k.resetIfHung(g)
 	})
 	if configure != nil {
-		configure(ctx, g.talk())
+		configure(ctx, g.connection())
 	}
-	if err := g.talk().Cont(ctx); err != nil {
+	if err := g.connection().Cont(ctx); err != nil {
 		return Failf(ReasonMonitorSilent, "telling QEMU to run the guest: %w", err)
 	}
 	k.board.set(func(s *Status) {
@@ -121,7 +121,7 @@ func (k *Keeper) accompany(g *guest) {
 		case <-ctx.Done():
 		}
 	}()
-	k.guest.Running(ctx, g.talk)
+	k.guest.Running(ctx, g.connection)
 }
 
 func (k *Keeper) setLive(g *guest) {

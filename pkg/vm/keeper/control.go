@@ -105,7 +105,7 @@ func (k *Keeper) answerQMP(w http.ResponseWriter, request *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(request.Context(), 30*time.Second)
 	defer cancel()
-	result, err := g.talk().Raw(ctx, command)
+	result, err := g.connection().Raw(ctx, command)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return

@@ -17,12 +17,12 @@ import (
 
 // guest is a running QEMU.
 type guest struct {
-	command *exec.Cmd
-	errors  *lastLines
-	reach   Reach
-	pulse   pulse // only for the goroutine that attends to the guest
-	exited  chan struct{}
-	err     error // how the process ended; valid once exited is closed
+	command   *exec.Cmd
+	errors    *lastLines
+	reach     Reach
+	heartbeat heartbeat // only for the goroutine that attends to the guest
+	exited    chan struct{}
+	err       error // how the process ended; valid once exited is closed
 	// company are the goroutines that run beside the guest.
 	company sync.WaitGroup
 

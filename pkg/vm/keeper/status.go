@@ -131,7 +131,7 @@ func (k *Keeper) Status(ctx context.Context, probes ...Probe) Status {
 	for i, probe := range probes {
 		group.Go(func() { answers[i] = probe.Ask(ctx) })
 	}
-	status.Machine, status.Answers = askMachine(ctx, g.talk())
+	status.Machine, status.Answers = askMachine(ctx, g.connection())
 	group.Wait()
 	return judge(status, complaint(probes, answers))
 }

@@ -84,8 +84,8 @@ func (k *Keeper) stages() []stage {
 	}
 }
 
-// askToShutDown returns a function that asks the guest to shut down: at first by its agent, if that works, and then by the
-// power button.
+// askToShutDown returns a function that asks the guest to shut down: at first by its agent, if that works, and then by
+// the power button.
 func (k *Keeper) askToShutDown() func(context.Context, *qmp.Client) error {
 	first := true
 	return func(ctx context.Context, monitor *qmp.Client) error {
@@ -166,7 +166,7 @@ func (k *Keeper) repeat(ctx context.Context, s stage, g *guest) {
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		asking, cancel := context.WithTimeout(ctx, s.every)
-		err := s.act(asking, g.talk())
+		err := s.act(asking, g.connection())
 		cancel()
 		if err != nil && ctx.Err() == nil && !g.ended() {
 			k.log.Info("Cannot send a command to QEMU", "state", s.state, "error", err)

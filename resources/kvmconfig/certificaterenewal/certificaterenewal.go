@@ -1,5 +1,5 @@
-// Package certificaterenewal is the handler of key pairs that are due: those that expire, lack a name, or trust other CAs
-// than their own CA does. It runs before boot data is written, so that no node is replaced twice for one change.
+// Package certificaterenewal is the handler of key pairs that are due: those that expire, lack a name, or trust other
+// CAs than their own CA does. It runs before boot data is written, so that no node is replaced twice for one change.
 package certificaterenewal
 
 import (
@@ -34,14 +34,14 @@ func (h *handler) Name() string { return "certificaterenewal" }
 
 // EnsureCreated renews the pairs that are due. A pair that cannot be renewed stays in use, so this blocks no handler.
 func (h *handler) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Outcome, error) {
-	due := s.Terms.Renewals
-	renewed, failed := pki.Renew(s.Certificates, s.Terms.Requests, due.Due, h.issuer, s.Now, s.Terms.Doubt)
+	due := s.Validity.Renewals
+	renewed, failed := pki.Renew(s.Certificates, s.Validity.Requests, due.Due, h.issuer, s.Now, s.Validity.Doubt)
 	if len(renewed) == 0 {
 		return chain.Done(), errors.Join(failed, due.Early)
 	}
 	set := apply.Set{Owner: s.Owner("certificates"), Places: s.Places(), CreateOnly: true}
 	for _, name := range slices.Sorted(maps.Keys(renewed)) {
-		set.Objects = append(set.Objects, client.Object(s.CertificateSecret(name, renewed[name], s.Terms.Versions[name])))
+		set.Objects = append(set.Objects, client.Object(s.CertificateSecret(name, renewed[name], s.Validity.Versions[name])))
 	}
 	// Those that failed are still due in the next pass, and reported there.
 	return chain.Again("certificates were renewed"), h.writer.Apply(ctx, set)

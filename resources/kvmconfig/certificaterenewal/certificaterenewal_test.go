@@ -79,7 +79,7 @@ func TestRenewal(t *testing.T) {
 				}
 			}
 			s := &state.Cluster{Config: config, Certificates: complete.Set, Now: now}
-			s.Terms = state.Terms{Requests: requests, Versions: versions, Renewals: pki.RenewalsOf(complete.Set, requests, now)}
+			s.Validity = state.Validity{Requests: requests, Versions: versions, Renewals: pki.RenewalsOf(complete.Set, requests, now)}
 			var w written
 			outcome, err := New(&w, test.issuer).EnsureCreated(t.Context(), s)
 			if diff := cmp.Diff(test.want, []string(w)); diff != "" {

@@ -53,7 +53,7 @@ func (h *handler) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Ou
 	}
 	set := apply.Set{Owner: s.Owner("certificates"), Places: s.Places(), CreateOnly: true}
 	var errs []error
-	for _, name := range d.further {
+	for _, name := range d.advance {
 		secret, err := h.advance(s, name)
 		if err != nil {
 			// The results for other CAs are kept because otherwise Vault would have to create them again on each
@@ -71,11 +71,11 @@ func (h *handler) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Ou
 
 // advance returns the Secret of a CA in the next phase.
 func (h *handler) advance(s *state.Cluster, name string) (client.Object, error) {
-	pair, err := pki.Advance(s.Certificates[name], func() (pki.KeyPair, error) { return pki.Successor(name, s.Terms.Requests, h.issuer) })
+	pair, err := pki.Advance(s.Certificates[name], func() (pki.KeyPair, error) { return pki.Successor(name, s.Validity.Requests, h.issuer) })
 	if err != nil {
 		return nil, err
 	}
-	secret := s.CertificateSecret(name, pair, s.Terms.Versions[name])
+	secret := s.CertificateSecret(name, pair, s.Validity.Versions[name])
 	if pki.PhaseOf(s.Certificates[name]) == pki.Stable {
 		s.MarkGeneration(secret)
 	}
@@ -89,8 +89,8 @@ func (h *handler) EnsureDeleted(context.Context, *state.Cluster) (chain.Outcome,
 
 // decision is what to do about the CAs of a cluster.
 type decision struct {
-	// further are the CAs that move one phase further now.
-	further []string
+	// advance are the CAs that move one phase further now.
+	advance []string
 	outcome chain.Outcome
 }
 
@@ -106,26 +106,26 @@ var phases = map[pki.Phase]string{
 func decide(s *state.Cluster) (decision, error) {
 	waits, now := unsettled(s), s.Now
 	var d decision
-	var going []string
+	var rotating []string
 	for _, name := range pki.Authorities {
 		phase, rotates := rotationOf(s, name, now)
 		if !rotates {
 			continue
 		}
 		if waits == "" {
-			d.further = append(d.further, name)
+			d.advance = append(d.advance, name)
 		}
-		going = append(going, fmt.Sprintf("%s (%s)", name, phases[phase]))
+		rotating = append(rotating, fmt.Sprintf("%s (%s)", name, phases[phase]))
 	}
 	switch {
-	case len(going) > 0 && waits == "":
-		d.outcome = chain.Wait("RotatingCAs", "the next step of the CA rotation begins: "+strings.Join(going, ", "), 0)
+	case len(rotating) > 0 && waits == "":
+		d.outcome = chain.Wait("RotatingCAs", "the next step of the CA rotation begins: "+strings.Join(rotating, ", "), 0)
 		return d, nil
-	case len(going) > 0:
+	case len(rotating) > 0:
 		if err := aging(s, now); err != nil {
 			return decision{}, err
 		}
-		d.outcome = chain.Wait("RotatingCAs", strings.Join(going, ", ")+": "+waits, 0)
+		d.outcome = chain.Wait("RotatingCAs", strings.Join(rotating, ", ")+": "+waits, 0)
 		return d, nil
 	}
 	if err := errors.Join(others(s), ending(s, now), aging(s, now)); err != nil {
@@ -137,13 +137,13 @@ func decide(s *state.Cluster) (decision, error) {
 
 // requested reports whether the KVMConfig requests a rotation that a CA has not had.
 func requested(s *state.Cluster, name string) bool {
-	return s.AuthorityGeneration() > s.Terms.Generations[name]
+	return s.AuthorityGeneration() > s.Validity.Generations[name]
 }
 
 // rotationOf returns the phase of a CA and whether it has to leave that phase.
 func rotationOf(s *state.Cluster, name string, now time.Time) (phase pki.Phase, rotates bool) {
 	pair, ok := s.Certificates[name]
-	if !ok || s.Adopted[name] || s.Terms.Versions[name] == "" {
+	if !ok || s.Adopted[name] || s.Validity.Versions[name] == "" {
 		return pki.Stable, false
 	}
 	phase = pki.PhaseOf(pair)
@@ -199,7 +199,7 @@ func unsettled(s *state.Cluster) string {
 
 // stale returns whether pairs could not be renewed, or are not valid yet.
 func stale(s *state.Cluster) bool {
-	return len(s.Terms.Renewals.Due) > 0 || s.Terms.Renewals.Early != nil
+	return len(s.Validity.Renewals.Due) > 0 || s.Validity.Renewals.Early != nil
 }
 
 // ending reports certificates that expire soon and that the operator may not renew.
@@ -256,7 +256,7 @@ func foreign(s *state.Cluster) map[string]time.Time {
 
 // rest waits until the first certificate has to be rotated, renewed or reported.
 func rest(s *state.Cluster, now time.Time) chain.Outcome {
-	times := []time.Time{s.Terms.Renewals.Next}
+	times := []time.Time{s.Validity.Renewals.Next}
 	for _, until := range foreign(s) {
 		times = append(times, until.Add(-warning))
 	}

@@ -57,11 +57,11 @@ func settled(t *testing.T) *state.Cluster {
 		t.Fatal(err)
 	}
 	s := &state.Cluster{Config: config, Certificates: complete.Set, Adopted: map[string]bool{}, Nodes: state.NewNodes(config.Spec)}
-	s.Terms = state.Terms{
+	s.Validity = state.Validity{
 		Requests: requests, Versions: map[string]string{}, Generations: map[string]int64{}, Renewals: pki.Renewals{Next: complete.Next},
 	}
 	for name := range complete.Set {
-		s.Terms.Versions[name] = "7"
+		s.Validity.Versions[name] = "7"
 	}
 	for i := range s.Nodes {
 		s.Nodes[i].Deployment, s.Nodes[i].Ready = &appsv1.Deployment{}, true
@@ -80,11 +80,11 @@ func advanced(t *testing.T, s *state.Cluster, names ...string) {
 		names = pki.Authorities
 	}
 	for _, name := range names {
-		pair, err := pki.Advance(s.Certificates[name], func() (pki.KeyPair, error) { return pki.Successor(name, s.Terms.Requests, issuer(now)) })
+		pair, err := pki.Advance(s.Certificates[name], func() (pki.KeyPair, error) { return pki.Successor(name, s.Validity.Requests, issuer(now)) })
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Certificates[name], s.Terms.Generations[name] = pair, 3
+		s.Certificates[name], s.Validity.Generations[name] = pair, 3
 	}
 	renewed(t, s, now)
 }
@@ -92,7 +92,7 @@ func advanced(t *testing.T, s *state.Cluster, names ...string) {
 // renewed renews the pairs that are due.
 func renewed(t *testing.T, s *state.Cluster, at time.Time) {
 	t.Helper()
-	complete, err := pkitest.Complete(s.Certificates, s.Terms.Requests, issuer(at), at, nil)
+	complete, err := pkitest.Complete(s.Certificates, s.Validity.Requests, issuer(at), at, nil)
 	if err != nil || complete.Failed != nil {
 		t.Fatal(err, complete.Failed)
 	}
@@ -101,13 +101,13 @@ func renewed(t *testing.T, s *state.Cluster, at time.Time) {
 
 // due says that the pair "api" could not be renewed.
 func due(s *state.Cluster) {
-	s.Terms.Renewals.Due = map[string]string{pki.API: "a third of its term or less is left"}
+	s.Validity.Renewals.Due = map[string]string{pki.API: "a third of its term or less is left"}
 }
 
 func adopt(s *state.Cluster) {
-	s.Terms.Requests = slices.Clone(s.Terms.Requests)
-	for i := range s.Terms.Requests {
-		s.Terms.Requests[i].Keep = true
+	s.Validity.Requests = slices.Clone(s.Validity.Requests)
+	for i := range s.Validity.Requests {
+		s.Validity.Requests[i].Keep = true
 	}
 	for name := range s.Certificates {
 		s.Adopted[name] = true
@@ -134,7 +134,7 @@ func TestWhenCAsAdvance(t *testing.T) {
 			change: func(_ *testing.T, s *state.Cluster) {
 				request(s)
 				for _, name := range pki.Authorities {
-					s.Terms.Generations[name] = 3
+					s.Validity.Generations[name] = 3
 				}
 			}, says: "Done",
 		},
@@ -200,13 +200,13 @@ func TestWhenCAsAdvance(t *testing.T) {
 			says:   "RotatingCAs", message: "waits for machines of removed nodes",
 		},
 		"it has not been stored yet": {
-			change: func(_ *testing.T, s *state.Cluster) { request(s); s.Terms.Versions = nil }, says: "Done",
+			change: func(_ *testing.T, s *state.Cluster) { request(s); s.Validity.Versions = nil }, says: "Done",
 		},
 		"adopted CAs, and a request": {
 			change: func(_ *testing.T, s *state.Cluster) { request(s); adopt(s) }, says: "CAAdopted", message: "the operator does not rotate ca, etcd-ca, front-proxy-ca",
 		},
 		"adopted certificates": {
-			change: func(_ *testing.T, s *state.Cluster) { adopt(s); s.Terms.Renewals.Next = time.Time{} }, says: "Done", message: "no certificate is due before 2027-10-23",
+			change: func(_ *testing.T, s *state.Cluster) { adopt(s); s.Validity.Renewals.Next = time.Time{} }, says: "Done", message: "no certificate is due before 2027-10-23",
 		},
 		"adopted certificates end": {
 			after: year - 10*24*time.Hour, change: func(_ *testing.T, s *state.Cluster) { adopt(s) },

@@ -28,7 +28,7 @@ func New(issuer pki.Issuer) apply.Resource[*state.Cluster] {
 // that the new one signed may be written. It issues the pairs that are missing.
 func build(s *state.Cluster, issuer pki.Issuer) (apply.Desired, error) {
 	pairs := maps.Clone(s.Certificates)
-	fresh, err := pki.Missing(s.Certificates, s.Terms.Requests, issuer, s.Now)
+	fresh, err := pki.Missing(s.Certificates, s.Validity.Requests, issuer, s.Now)
 	maps.Copy(pairs, fresh)
 	var desired apply.Desired
 	names := slices.Sorted(maps.Keys(pairs))

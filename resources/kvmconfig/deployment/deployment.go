@@ -116,7 +116,7 @@ func leaving(s *state.Cluster) []string {
 	for _, n := range s.Retiring {
 		messages = append(messages, n.Role+" "+n.ID+": "+state.Sentence(state.MessageRetiring, state.WhyHeld(n.Pods...)))
 	}
-	for _, pod := range s.Departing() {
+	for _, pod := range s.RemovedPods() {
 		messages = append(messages, pod.Labels[key.LabelApp]+" "+pod.Labels[key.LabelNode]+": "+state.Sentence(state.MessageLeaving, state.WhyHeld(pod)))
 	}
 	return messages
@@ -196,7 +196,7 @@ func annotations(s *state.Cluster, n state.Node) map[string]string {
 	if v := s.Version(); v != "" {
 		a[key.AnnotationVersionBundle] = v
 	}
-	if mark := s.MarkToKeep(n); mark != "" {
+	if mark := s.MemberToRecord(n); mark != "" {
 		a[key.AnnotationEtcdMember] = mark
 	}
 	return a

@@ -54,7 +54,7 @@ func build(s *state.Cluster) (apply.Desired, error) {
 	for _, n := range s.EtcdMachines() {
 		name := key.DeploymentName(n.Role, n.ID)
 		var pods []corev1.Pod
-		if pod := n.Holder(); pod != nil {
+		if pod := n.ActivePod(); pod != nil {
 			pods = []corev1.Pod{*pod}
 		}
 		desired.Objects = append(desired.Objects, slicesOf(s, name, n.Role, pods, key.MemberPorts(), stays)...)

@@ -40,10 +40,10 @@ func decide(s *state.Cluster) chain.Outcome {
 	// protected.
 	unmarked := asked && s.Workload.Connected && !s.Founded()
 	switch {
-	case len(s.Held) > 0 && !s.Etcd.Known():
+	case len(s.AwaitingFounding) > 0 && !s.Etcd.Known():
 		return chain.Wait("Founding", fmt.Sprintf("etcd is being founded by masters %s; masters %s were removed from the spec and are kept until it is founded: "+
 			"etcd needs a majority of its founding members; if too few of them can run, and the cluster has never been in use, delete the KVMConfig and create it again",
-			strings.Join(s.Founders, ", "), strings.Join(s.Held, ", ")), 0)
+			strings.Join(s.Founders, ", "), strings.Join(s.AwaitingFounding, ", ")), 0)
 	case !s.Etcd.Known() && !changes(s) && !gone && !unmarked && s.Founded():
 		return chain.Done()
 	case !s.Etcd.Known() && !changes(s) && !gone && !unmarked:

@@ -55,7 +55,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &state.Cluster{
-				Config: &v1alpha1.KVMConfig{}, Etcd: test.etcd, Founders: test.founders, Held: test.held,
+				Config: &v1alpha1.KVMConfig{}, Etcd: test.etcd, Founders: test.founders, AwaitingFounding: test.held,
 				Nodes: []state.Node{{ID: "m1", Role: key.RoleMaster}}, Retiring: make([]state.Node, test.retiring),
 				Workload: state.Workload{Connected: !test.gone},
 			}

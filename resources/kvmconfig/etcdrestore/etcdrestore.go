@@ -59,7 +59,7 @@ func build(s *state.Cluster) (apply.Desired, error) {
 	if s.VersionsErr != nil {
 		return apply.Desired{}, s.VersionsErr
 	}
-	if s.RestoresOther() {
+	if s.RestoreOfOtherCluster() {
 		return apply.Desired{}, ofOther(s)
 	}
 	desired := apply.Desired{Objects: []client.Object{check(s)}}
@@ -79,12 +79,12 @@ func ofOther(s *state.Cluster) error {
 
 // wait describes what is in progress, or which Job failed.
 func wait(s *state.Cluster, phase etcd.Phase) *chain.Outcome {
-	file, ticket := state.SnapshotFile(s.Restore.Target()), s.RestoreTicket()
-	names := []string{key.EtcdRestoreName(ticket, "")}
+	file, token := state.SnapshotFile(s.Restore.Target()), s.RestoreToken()
+	names := []string{key.EtcdRestoreName(token, "")}
 	if phase == etcd.Placing {
 		names = nil
 		for _, n := range s.Masters() {
-			names = append(names, key.EtcdRestoreName(ticket, n.ID))
+			names = append(names, key.EtcdRestoreName(token, n.ID))
 		}
 	}
 	for _, name := range names {
@@ -94,7 +94,7 @@ func wait(s *state.Cluster, phase etcd.Phase) *chain.Outcome {
 		}
 	}
 	for i, n := range s.Masters() {
-		name := key.EtcdRestoreName(ticket, n.ID)
+		name := key.EtcdRestoreName(token, n.ID)
 		if phase == etcd.Placing && !s.Restore.Masters[i].Placed && hostOf(n) == "" && state.Succeeded(s.Restore.Jobs[name]) {
 			return ptr.To(chain.Wait(string(phase), fmt.Sprintf("Job %s has ended, but its pod is gone, so the host is not known; delete the Job to run it again", name), 0))
 		}
@@ -153,7 +153,7 @@ func hostOf(n state.Node) string { return cmp.Or(n.EtcdHost, n.RestoredOn) }
 
 // place returns the Job that restores the snapshot with etcd's own tool and replaces the master's data with the result.
 func place(s *state.Cluster, n state.Node) *batchv1.Job {
-	member, ticket := s.EtcdMaster(n.ID), s.RestoreTicket()
+	member, token := s.EtcdMaster(n.ID), s.RestoreToken()
 	var founders []string
 	for _, m := range s.EtcdMasters() {
 		founders = append(founders, m.Name+"="+m.PeerURL)
@@ -163,11 +163,11 @@ func place(s *state.Cluster, n state.Node) *batchv1.Job {
 		"etcdutl", "snapshot", "restore", path.Join(etcdjob.Snapshots, state.SnapshotFile(s.Restore.Target())),
 		"--data-dir=" + path.Join(root, etcdfiles.Data), "--name=" + member.Name,
 		"--initial-cluster=" + strings.Join(founders, ","), "--initial-advertise-peer-urls=" + member.PeerURL,
-		"--initial-cluster-token=" + cloudconfig.EtcdToken(s.ID(), ticket),
+		"--initial-cluster-token=" + cloudconfig.EtcdToken(s.ID(), token),
 		fmt.Sprintf("--bump-revision=%d", int64(bump)<<min(s.Restore.Number, doublings)), "--mark-compacted",
 	}, etcdjob.SnapshotsMount(true), mount)
 	put := etcdjob.Runner(s, "place", []string{
-		"etcd-snapshot", "place", "--volume=" + nodepod.EtcdData, "--ticket=" + ticket, "--disk=" + nodepod.EtcdDisk, root,
+		"etcd-snapshot", "place", "--volume=" + nodepod.EtcdData, "--ticket=" + token, "--disk=" + nodepod.EtcdDisk, root,
 	}, mount, corev1.VolumeMount{Name: volumeEtcd, MountPath: nodepod.EtcdData})
 	spec := etcdjob.Pod(s, restore, put,
 		corev1.Volume{Name: volumeRoot, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
@@ -227,7 +227,7 @@ func job(s *state.Cluster, nodeID string, spec corev1.PodSpec) *batchv1.Job {
 	}
 	delete(labels, key.LabelManagedBy)
 	j := &batchv1.Job{
-		ObjectMeta: s.Meta(key.EtcdRestoreName(s.RestoreTicket(), nodeID)),
+		ObjectMeta: s.Meta(key.EtcdRestoreName(s.RestoreToken(), nodeID)),
 		Spec: batchv1.JobSpec{
 			BackoffLimit: ptr.To[int32](retries), ActiveDeadlineSeconds: ptr.To[int64](etcdjob.Deadline),
 			Template: corev1.PodTemplateSpec{Spec: spec},

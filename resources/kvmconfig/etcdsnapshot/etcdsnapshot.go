@@ -100,7 +100,7 @@ func cronJob(s *state.Cluster) *batchv1.CronJob {
 			Schedule: snapshots.Schedule, TimeZone: ptr.To("Etc/UTC"),
 			ConcurrencyPolicy: batchv1.ForbidConcurrent, StartingDeadlineSeconds: ptr.To[int64](etcdjob.Deadline),
 			// A snapshot of data that is about to be replaced would displace an older one that may be needed.
-			Suspend:                    ptr.To(s.Restore.Phase() != etcd.NotRestoring && !s.RestoreStands()),
+			Suspend:                    ptr.To(s.Restore.Phase() != etcd.NotRestoring && !s.RestoreBlocked()),
 			SuccessfulJobsHistoryLimit: ptr.To[int32](finished), FailedJobsHistoryLimit: ptr.To[int32](finished),
 			JobTemplate: job,
 		},

@@ -65,16 +65,16 @@ func annotations(s *state.Cluster) map[string]string {
 	if s.Founding {
 		a[key.AnnotationEtcdFounding] = "true"
 	}
-	begun, done, ticket := s.Restore.Committed, s.Restore.DoneMark(), s.FoundingTicket()
+	begun, done, token := s.Restore.Committed, s.Restore.LastRestoreRecord(), s.FoundingToken()
 	switch s.Restore.Phase() {
 	case etcd.Committing:
 		begun = s.Restore.Target()
 	case etcd.Founding:
-		begun, done, ticket = "", s.Restore.RestoredMark(), s.RestoreTicket()
+		begun, done, token = "", s.Restore.RestoreRecord(), s.RestoreToken()
 	case etcd.NotRestoring, etcd.Checking, etcd.Stopping, etcd.Placing:
 	}
 	for name, value := range map[string]string{
-		key.AnnotationEtcdRestoring: begun, key.AnnotationEtcdRestored: done, key.AnnotationEtcdTicket: ticket,
+		key.AnnotationEtcdRestoring: begun, key.AnnotationEtcdRestored: done, key.AnnotationFoundingToken: token,
 	} {
 		if value != "" {
 			a[name] = value

@@ -86,7 +86,7 @@ func decide(s *state.Cluster, n state.Node) decision {
 			d.release = pod
 		}
 	}
-	d.lost = d.release != nil && cmp.Or(n.EtcdHost, n.FoundHost) == "" && n.WrittenMark() != ""
+	d.lost = d.release != nil && cmp.Or(n.EtcdHost, n.FoundHost) == "" && n.RecordedMember() != ""
 	return d
 }
 

@@ -73,11 +73,11 @@ func (handler) EnsureDeleted(context.Context, *drain.State) (chain.Outcome, erro
 
 func wait(d drain.Decision) chain.Outcome { return chain.Wait(string(d.Reason), d.Message, d.After) }
 
-// confirm records that the release of a master is certain before its runner is told. A host that shuts down does not
+// confirm records that the release of a master is confirmed before its runner is told. A host that shuts down does not
 // wait, and its kubelet changes the pod at the same time, so there the record does not depend on what was seen.
 func (h handler) confirm(ctx context.Context, s *drain.State, d drain.Decision) error {
 	said, write := drain.Held(drain.Releasing, "etcd does not need this master for quorum; the runner is told to power the machine down"), h.drainer.ReportAsSeen
-	if d.Sudden(s.Machine) {
+	if d.IgnoresQuorum(s.Machine) {
 		said.Message, write = d.Message, h.drainer.Report
 	}
 	if err := write(ctx, s, said); err != nil {
@@ -86,8 +86,8 @@ func (h handler) confirm(ctx context.Context, s *drain.State, d drain.Decision) 
 	return h.release(ctx, s, d)
 }
 
-// hold empties the Node and reports what is waited for. For a master, a report on outdated information must not take the
-// place of the record that its release is certain, because the other masters rely on that.
+// hold empties the Node and reports what is waited for. For a master, a report on outdated information must not take
+// the place of the record that its release is confirmed, because the other masters rely on that.
 func (h handler) hold(ctx context.Context, s *drain.State, d drain.Decision) error {
 	var refusals string
 	if d.Cordon || len(d.Evict) > 0 {
@@ -97,7 +97,7 @@ func (h handler) hold(ctx context.Context, s *drain.State, d drain.Decision) err
 		}
 	}
 	said := drain.Held(d.Reason, d.Message+refusals)
-	if s.Machine.Master && drain.Certain(s.Pod) {
+	if s.Machine.Master && drain.Confirmed(s.Pod) {
 		// This master may be gone.
 		said.Reason = drain.Condition(s.Pod).Reason
 	}

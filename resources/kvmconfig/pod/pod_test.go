@@ -75,9 +75,9 @@ func TestStepsOfADrain(t *testing.T) {
 		"a master":                                 {master, nil, nil, []string{"as seen False ReleaseAnnounced"}, nil},
 		"a master that is announced":               {master, held(drain.ReleaseAnnounced), nil, []string{"as seen False Releasing", "release", "report True Drained"}, nil},
 		"an announcement that was withdrawn":       {master, held(drain.ReleaseAnnounced), []string{"as seen False Releasing"}, []string{"as seen False Releasing"}, errChanged},
-		"a master whose release is certain":        {master, held(drain.Releasing), nil, []string{"release", "report True Drained"}, nil},
+		"a master whose release is confirmed":      {master, held(drain.Releasing), nil, []string{"release", "report True Drained"}, nil},
 		"a master that is needed":                  {needed, held(drain.ReleaseAnnounced), nil, []string{"as seen False QuorumAtRisk"}, nil},
-		"one that is needed, and certain to go":    {needed, held(drain.Releasing), nil, []string{"as seen False Releasing"}, nil},
+		"one that is needed, and confirmed":        {needed, held(drain.Releasing), nil, []string{"as seen False Releasing"}, nil},
 		"a master whose host shuts down":           {sudden, nil, nil, []string{"report False Releasing", "release", "report True HostShutsDown"}, nil},
 		"which cannot be recorded, so is not done": {sudden, nil, []string{"report False Releasing"}, []string{"report False Releasing"}, errChanged},
 	} {

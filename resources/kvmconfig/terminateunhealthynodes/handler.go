@@ -68,7 +68,7 @@ func look(m *state.Machines, now time.Time) []remediation.Node {
 		seen := remediation.Node{Name: n.Role + " " + n.ID, Master: n.Role == key.RoleMaster, Leaving: n.Deployment != nil}
 		if pod := n.Pod(); pod != nil {
 			seen.Created = pod.CreationTimestamp.Time
-			seen.Leaving = pod.DeletionTimestamp != nil || len(n.Standing()) > 1
+			seen.Leaving = pod.DeletionTimestamp != nil || len(n.RunningPods()) > 1
 			node := m.Workload.Node(pod.Name)
 			seen.Ready = joining.NodeReady(node).Status == corev1.ConditionTrue
 			seen.Joined, seen.Since = unreadySince(pod, now)

@@ -97,7 +97,7 @@ func (r *Reconciler) Get(ctx context.Context, request reconcile.Request) (*v1alp
 	case gate == observe.Original:
 		err = r.tellOriginal(ctx, config)
 	}
-	r.Workloads.spareMembers(request.NamespacedName)
+	r.Workloads.unmanageMembers(request.NamespacedName)
 	return nil, false, err
 }
 
@@ -109,7 +109,7 @@ func (r *Reconciler) reader() observe.Reader { return observe.Reader{Cached: r.C
 func (r *Reconciler) Again(s *state.Cluster, after time.Duration) time.Duration {
 	now := r.Clock.Now()
 	wishes := []time.Duration{
-		after, hurry(nodeStatuses(s, now)), until(s.NextSnapshotLook, now), until(s.NextLate(), now), until(s.LostAt(), now), until(s.NextRemoval(), now),
+		after, nextHangCheck(nodeStatuses(s, now)), until(s.NextSnapshotLook, now), until(s.NextLate(), now), until(s.LostAt(), now), until(s.NextRemoval(), now),
 	}
 	if s.Tokens.Known() && r.Workloads != nil {
 		wishes = append(wishes, max(s.Tokens.Next().Sub(now), time.Second))

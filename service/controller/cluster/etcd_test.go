@@ -103,16 +103,16 @@ func TestBeginningOfMasters(t *testing.T) {
 	began.Deployment.Annotations[key.AnnotationEtcdMember] = "1"
 	added := append(members(s, "m0aaa", "m1aaa", "m2aaa"), etcd.Member{ID: 0xabc, PeerURL: s.EtcdMaster("m9zzz").PeerURL, Learner: true})
 	type beginning struct {
-		State, Ticket string
-		With          int
+		State, Token string
+		With         int
 	}
-	ticket := "founding" + fmt.Sprintf("%x", sha256.Sum256([]byte(s.Keys[state.KeyEncryption])))[:8]
+	token := "founding" + fmt.Sprintf("%x", sha256.Sum256([]byte(s.Keys[state.KeyEncryption])))[:8]
 	for name, test := range map[string]struct {
 		node    state.Node
 		members []etcd.Member
 		want    beginning
 	}{
-		"a founder, and no member answers":              {m0, nil, beginning{"new", ticket, 3}},
+		"a founder, and no member answers":              {m0, nil, beginning{"new", token, 3}},
 		"a founder that runs":                           {m0, members(s, "m0aaa", "m1aaa", "m2aaa"), beginning{"existing", "", 1}},
 		"a founder that has run, and no member answers": {began, nil, beginning{"existing", "", 1}},
 		"another, and no member answers":                {m9, nil, beginning{"existing", "", 1}},
@@ -123,7 +123,7 @@ func TestBeginningOfMasters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s.Etcd = etcd.State{Members: test.members}
 			p := s.BootParams(test.node)
-			if got := (beginning{p.EtcdState, p.EtcdTicket, len(p.EtcdMembers)}); got != test.want {
+			if got := (beginning{p.EtcdState, p.EtcdFoundingToken, len(p.EtcdMembers)}); got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})
@@ -167,10 +167,10 @@ func TestNothingBeginsAnewWhenTheNamespaceIsLost(t *testing.T) {
 	w.Namespace.UID = "of before"
 	w.Namespace.Annotations[ownership.Annotation] = "default/ab1cd/namespace"
 	w.Retired = nil
-	ticket := scenario.snapshot(t, w).FoundingTicket()
+	token := scenario.snapshot(t, w).FoundingToken()
 	for i, n := range scenario.config.Spec.Cluster.Masters {
 		w.Deployments[key.DeploymentName(key.RoleMaster, n.ID)] = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-			ownership.Annotation: "default/ab1cd/deployment", key.AnnotationEtcdMember: fmt.Sprintf("%d@%s", i+1, ticket),
+			ownership.Annotation: "default/ab1cd/deployment", key.AnnotationEtcdMember: fmt.Sprintf("%d@%s", i+1, token),
 		}}}
 	}
 	scenario.config.Status = status(scenario.snapshot(t, w), nil, now)
@@ -184,12 +184,12 @@ func TestNothingBeginsAnewWhenTheNamespaceIsLost(t *testing.T) {
 			namespace.Annotations[ownership.Annotation] = "default/ab1cd/namespace"
 		}
 		s := scenario.snapshot(t, world{Namespace: namespace})
-		if got := s.FoundingTicket(); got != ticket || s.Restore.Phase() != etcd.NotRestoring || s.Founding {
-			t.Errorf("the ticket was %q and is %q, the phase is %q, founding %t", ticket, got, s.Restore.Phase(), s.Founding)
+		if got := s.FoundingToken(); got != token || s.Restore.Phase() != etcd.NotRestoring || s.Founding {
+			t.Errorf("the token was %q and is %q, the phase is %q, founding %t", token, got, s.Restore.Phase(), s.Founding)
 		}
 		for _, n := range s.Masters() {
-			if p := s.BootParams(n); p.EtcdTicket != "" || p.EtcdState != cloudconfig.EtcdExisting || p.EtcdFrom != ticket || s.AwaitsMember(n) {
-				t.Errorf("%s begins as %s, with the ticket %q, from %q; awaits its member %t", n.ID, p.EtcdState, p.EtcdTicket, p.EtcdFrom, s.AwaitsMember(n))
+			if p := s.BootParams(n); p.EtcdFoundingToken != "" || p.EtcdState != cloudconfig.EtcdExisting || p.EtcdFrom != token || s.AwaitsMember(n) {
+				t.Errorf("%s begins as %s, with the token %q, from %q; awaits its member %t", n.ID, p.EtcdState, p.EtcdFoundingToken, p.EtcdFrom, s.AwaitsMember(n))
 			}
 		}
 		scenario.config.Status = status(s, nil, now)

@@ -39,7 +39,7 @@ func (r *Reconciler) observe(ctx context.Context, config *v1alpha1.KVMConfig) (p
 	}
 	o := plan.Observed{Settings: r.Settings, Connects: r.Workloads != nil, Doubt: r.doubt(), Namespace: *namespace, Hold: hold, Config: config}
 	if o.Connects { // without them, it would never be known that etcd was founded
-		o.Config, o.Held = state.HoldFounders(config, namespace, hold)
+		o.Config, o.AwaitingFounding = state.HoldFounders(config, namespace, hold)
 		o.Workload, o.Etcd = r.Workloads.known(config)
 	}
 	var volumes corev1.PersistentVolumeList
@@ -95,8 +95,8 @@ func (r *Reconciler) readSecrets(ctx context.Context, o *plan.Observed) error {
 	return nil
 }
 
-// readBootData reads the boot data of nodes with machines. Of masters that are no longer in the spec only the public part
-// matters.
+// readBootData reads the boot data of nodes with machines. Of masters that are no longer in the spec only the public
+// part matters.
 func (r *Reconciler) readBootData(ctx context.Context, o *plan.Observed) error {
 	o.BootData = map[string]plan.BootData{}
 	for _, n := range state.NewNodes(o.Config.Spec) {

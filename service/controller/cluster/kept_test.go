@@ -20,14 +20,14 @@ import (
 )
 
 // stored is a fake cache with one ConfigMap and at most one Secret.
-// TestWhoHasRunLosesItsTicket: a member that has run loses its founding token, even if the node keeps its boot data,
+// TestWhoHasRunLosesItsToken: a member that has run loses its founding token, even if the node keeps its boot data,
 // because a rollout may be paused for long and a master that is no longer in the spec stays until its member is
 // removed. If a disk is lost in the meantime, an empty member must not start with the old ID.
-func TestWhoHasRunLosesItsTicket(t *testing.T) {
+func TestWhoHasRunLosesItsToken(t *testing.T) {
 	scenario, w := replaced(t)
 	founding := scenario.snapshot(t, w).Masters()[1].BootData.Public
 	if !strings.Contains(decode(t, founding), "TICKET=founding") {
-		t.Fatal("a founder has no ticket")
+		t.Fatal("a founder has no founding token")
 	}
 	scenario.config.Spec.Rollout = &v1alpha1.Rollout{Paused: true}
 	w.Deployments["master-m1aaa"].Spec.Template.Annotations[key.AnnotationNodeHash] = "of before"
@@ -46,7 +46,7 @@ func TestWhoHasRunLosesItsTicket(t *testing.T) {
 				t.Fatalf("with the mark %q the boot data of %s changes: %t, want %t", mark, id, text != "", want)
 			}
 			if want && !strings.Contains(text, `TICKET=\"`) {
-				t.Errorf("%s has its ticket:\n%s", id, text)
+				t.Errorf("%s has its token:\n%s", id, text)
 			}
 		}
 		deployment.Annotations[key.AnnotationEtcdMember] = ""

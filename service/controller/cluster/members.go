@@ -31,9 +31,9 @@ type Members struct {
 	newKeeper func(logr.Logger, *fence.Fence, func()) *etcd.Keeper
 
 	mu sync.Mutex
-	// spared are the clusters whose members are not queried on purpose. Clusters that are neither there nor have a
+	// unmanaged are the clusters whose members are not queried on purpose. Clusters that are neither there nor have a
 	// keeper have not been reconciled yet.
-	spared map[types.NamespacedName]bool
+	unmanaged map[types.NamespacedName]bool
 }
 
 // keeper is the keeper of one cluster. end may be called before the keeper starts.
@@ -50,7 +50,7 @@ func NewMembers(changed func(types.NamespacedName), f *fence.Fence) *Members {
 	end := func(k *keeper) { k.end() }
 	return &Members{
 		changed: changed, fence: f, keepers: sessions.New(run, end), log: log.Log.WithName("etcd"), newKeeper: etcd.NewKeeper,
-		spared: map[types.NamespacedName]bool{},
+		unmanaged: map[types.NamespacedName]bool{},
 	}
 }
 
@@ -61,7 +61,7 @@ func (m *Members) Start(ctx context.Context) error { return m.keepers.Start(ctx)
 func (m *Members) want(name types.NamespacedName, a etcd.Access, masters []etcd.Master) (begins bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.spared, name)
+	delete(m.unmanaged, name)
 	k, begins := m.keepers.Ensure(name, func(*keeper) bool { return true }, func() *keeper {
 		// The key is that of the controllers' lines, so that a cluster's log has its members too.
 		k := &keeper{Keeper: m.newKeeper(m.log.WithValues("kvmconfig", name.String()), m.fence, func() { m.changed(name) })}
@@ -85,9 +85,9 @@ func (m *Members) State(name types.NamespacedName) etcd.State {
 
 // Vote returns what is known of the vote of a member, and how many members have a vote, see etcd.Keeper.Vote.
 func (m *Members) Vote(name types.NamespacedName, member string) (vote etcd.Vote, voters int) {
-	k, spared := m.of(name)
+	k, unmanaged := m.of(name)
 	switch {
-	case spared:
+	case unmanaged:
 		return etcd.VoteUnknown, 0
 	case k == nil:
 		return etcd.VoteAwaited, 0
@@ -98,22 +98,22 @@ func (m *Members) Vote(name types.NamespacedName, member string) (vote etcd.Vote
 // Ask queries the members of a cluster, and waits until that is done or the context ends. It returns whether it was
 // done, and true for a cluster whose members are not queried on purpose.
 func (m *Members) Ask(ctx context.Context, name types.NamespacedName) bool {
-	k, spared := m.of(name)
-	return spared || k != nil && k.Ask(ctx)
+	k, unmanaged := m.of(name)
+	return unmanaged || k != nil && k.Ask(ctx)
 }
 
-func (m *Members) of(name types.NamespacedName) (k *keeper, spared bool) {
+func (m *Members) of(name types.NamespacedName) (k *keeper, unmanaged bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k, _ = m.keepers.Get(name)
-	return k, m.spared[name]
+	return k, m.unmanaged[name]
 }
 
-// spare stops managing and querying the members of a cluster. It returns whether they were managed.
-func (m *Members) spare(name types.NamespacedName) (ends bool) {
+// unmanage stops managing and querying the members of a cluster. It returns whether they were managed.
+func (m *Members) unmanage(name types.NamespacedName) (ends bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.spared[name] = true
+	m.unmanaged[name] = true
 	return m.keepers.End(name)
 }
 
@@ -121,7 +121,7 @@ func (m *Members) spare(name types.NamespacedName) (ends bool) {
 func (m *Members) forget(name types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.spared, name)
+	delete(m.unmanaged, name)
 	m.keepers.End(name)
 }
 
@@ -132,12 +132,12 @@ func (w *Workloads) followMembers(s *state.Cluster) bool {
 	pair, stored := s.Certificates[pki.EtcdClient]
 	address := w.etcdAddresses(s)
 	if address == nil || !stored || s.NamespaceTaken || s.Restore.Halted() {
-		return w.spareMembers(nameOf(s))
+		return w.unmanageMembers(nameOf(s))
 	}
 	access := etcd.Access{CA: pair.CA, Certificate: pair.Certificate, Key: pair.Key}
-	stay := slices.DeleteFunc(slices.Clone(s.Gone), s.Former)
+	stay := slices.DeleteFunc(slices.Clone(s.Gone), s.PredatesRestore)
 	for _, n := range append(s.Masters(), stay...) {
-		if pod := n.Holder(); pod != nil {
+		if pod := n.ActivePod(); pod != nil {
 			access.Endpoints = append(access.Endpoints, etcd.Endpoint{Name: pki.EtcdMember(n.ID), Address: address(pod), ServerName: s.MemberHost(n.ID)})
 		}
 	}

@@ -124,7 +124,7 @@ func TestRestoreInSteps(t *testing.T) {
 	}
 	wantAnnotations := map[string]string{
 		key.AnnotationEtcdFounders: "m0aaa,m1aaa,m2aaa", key.AnnotationEtcdFounding: "true",
-		key.AnnotationEtcdRestored: wantedSnapshot + "/0#0", key.AnnotationEtcdTicket: s.snapshot(t, w).FoundingTicket(),
+		key.AnnotationEtcdRestored: wantedSnapshot + "/0#0", key.AnnotationFoundingToken: s.snapshot(t, w).FoundingToken(),
 	}
 	if diff := cmp.Diff(wantAnnotations, w.Namespace.Annotations); diff != "" {
 		t.Errorf("annotations of the namespace (-want +got):\n%s", diff)
@@ -136,14 +136,14 @@ func TestRestoreInSteps(t *testing.T) {
 // that no old member has.
 func beginsWithTheSnapshot(t *testing.T, s *state.Cluster) {
 	t.Helper()
-	ticket := s.FoundingTicket()
+	token := s.FoundingToken()
 	for _, object := range built(t, configmap.New(), s) {
 		config, ok := object.(*corev1.ConfigMap)
 		if !ok || !strings.HasPrefix(config.Name, "master-") {
 			continue
 		}
 		text := decode(t, config.Data[nodepod.UserData])
-		for _, wanted := range []string{"TICKET=" + ticket, "--initial-cluster-token=etcd-ab1cd-" + ticket, "--initial-cluster-state=new"} {
+		for _, wanted := range []string{"TICKET=" + token, "--initial-cluster-token=etcd-ab1cd-" + token, "--initial-cluster-state=new"} {
 			if !strings.Contains(text, wanted) && !strings.Contains(text, strings.ReplaceAll(wanted, "=", "%3D")) {
 				t.Errorf("boot data of %s does not hold %q", config.Name, wanted)
 			}
@@ -268,8 +268,8 @@ func snapshots(t *testing.T, s *state.Cluster) *batchv1.CronJob {
 	return nil
 }
 
-// TestNoTwoRestoresHaveTheSameTicket: data that one restore has placed must never be accepted as that of another.
-func TestNoTwoRestoresHaveTheSameTicket(t *testing.T) {
+// TestNoTwoRestoresHaveTheSameToken: data that one restore has placed must never be accepted as that of another.
+func TestNoTwoRestoresHaveTheSameToken(t *testing.T) {
 	seen := map[string]string{}
 	for _, uid := range []types.UID{"a", "b"} {
 		for _, done := range []string{"", "ab1cd-20261121T060000Z.db/1#0", "ab1cd-20261121T060000Z.db/1#1"} {
@@ -277,11 +277,11 @@ func TestNoTwoRestoresHaveTheSameTicket(t *testing.T) {
 			w.Namespace.UID, w.Namespace.Annotations[key.AnnotationEtcdRestored] = uid, done
 			apply.SetOwner(&w.Namespace, key.OwnerKVMConfig(s.config, "namespace"))
 			now := s.snapshot(t, w)
-			ticket, what := now.RestoreTicket(), fmt.Sprintf("namespace %s after %q", uid, done)
-			if other, twice := seen[ticket]; twice || ticket == now.FoundingTicket() {
-				t.Errorf("%s has the ticket of %s", what, other)
+			token, what := now.RestoreToken(), fmt.Sprintf("namespace %s after %q", uid, done)
+			if other, twice := seen[token]; twice || token == now.FoundingToken() {
+				t.Errorf("%s has the token of %s", what, other)
 			}
-			seen[ticket] = what
+			seen[token] = what
 		}
 	}
 }
@@ -293,16 +293,16 @@ func TestFormerMembersAreIgnored(t *testing.T) {
 	w.Namespace.Annotations[key.AnnotationEtcdRestored] = wantedSnapshot + "/0#0"
 	now := s.snapshot(t, w)
 	gone := state.Node{ID: "m9zzz", Role: key.RoleMaster, Deployment: w.Deployments["master-m1aaa"].DeepCopy()}
-	if !now.Former(gone) || now.Retires(gone) {
+	if !now.PredatesRestore(gone) || now.Retires(gone) {
 		t.Error("a member of before the restore counts")
 	}
 	now.Founders = []string{"m9zzz"}
-	if now.Former(gone) || !now.Retires(gone) {
+	if now.PredatesRestore(gone) || !now.Retires(gone) {
 		t.Error("one that founded the etcd of now, and has not been seen yet, does not count")
 	}
 	now.Founders = nil
-	gone.Deployment.Annotations[key.AnnotationEtcdMember] = now.EtcdMemberMark(7)
-	if now.Former(gone) || !now.Retires(gone) {
+	gone.Deployment.Annotations[key.AnnotationEtcdMember] = now.MemberRecord(7)
+	if now.PredatesRestore(gone) || !now.Retires(gone) {
 		t.Error("a member that came after the restore does not count")
 	}
 }
@@ -524,8 +524,8 @@ func TestSnapshotsThatFailAreTold(t *testing.T) {
 	}
 }
 
-// TestTheSnapshotIsPutWhereItsMasterLooksForIt: a master returns to the spec while its former directory is being renamed,
-// and the cluster is restored. The rename ends before it is stored on which host the snapshot was put.
+// TestTheSnapshotIsPutWhereItsMasterLooksForIt: a master returns to the spec while its former directory is being
+// renamed, and the cluster is restored. The rename ends before it is stored on which host the snapshot was put.
 func TestTheSnapshotIsPutWhereItsMasterLooksForIt(t *testing.T) {
 	s, w := restorable(t)
 	const id = "m2aaa"
@@ -563,9 +563,9 @@ func TestTheSnapshotIsPutWhereItsMasterLooksForIt(t *testing.T) {
 	}
 }
 
-// TestTheTicketOutlivesTheNamespace: a namespace that is restored from a backup has its annotations and another UID, and
-// the status may be lost. The data on the hosts was made with the ticket from before.
-func TestTheTicketOutlivesTheNamespace(t *testing.T) {
+// TestTheTokenOutlivesTheNamespace: a namespace that is restored from a backup has its annotations and another UID, and
+// the status may be lost. The data on the hosts was made with the token from before.
+func TestTheTokenOutlivesTheNamespace(t *testing.T) {
 	s, w := restorable(t)
 	w.Namespace.UID, w.Namespace.Annotations[key.AnnotationEtcdRestored] = "before", wantedSnapshot+"/0#0"
 	apply.SetOwner(&w.Namespace, key.OwnerKVMConfig(s.config, "namespace"))
@@ -574,7 +574,7 @@ func TestTheTicketOutlivesTheNamespace(t *testing.T) {
 		w.Namespace.Annotations[name] = value
 	}
 	w.Namespace.UID = "after"
-	if after := s.snapshot(t, w).FoundingTicket(); after != before.FoundingTicket() {
-		t.Errorf("the data has the ticket %s, and masters start only with data that has the ticket %s", before.FoundingTicket(), after)
+	if after := s.snapshot(t, w).FoundingToken(); after != before.FoundingToken() {
+		t.Errorf("the data has the token %s, and masters start only with data that has the token %s", before.FoundingToken(), after)
 	}
 }

@@ -306,7 +306,7 @@ func TestRetiredDataIsRemovedInTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := leaver{retired: test.retired}.snapshot()
-			s.Terms.Doubt = test.doubt
+			s.Validity.Doubt = test.doubt
 			s.LookAtRetired(nil, nil)
 			if told := slices.ContainsFunc(s.Retired, func(d v1alpha1.RetiredData) bool { return strings.Contains(d.Message, "the clocks differ") }); told != (test.doubt != nil) {
 				t.Errorf("the status names the doubt: %t", told)

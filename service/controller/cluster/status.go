@@ -34,7 +34,7 @@ func status(s *state.Cluster, results []chain.Result, now time.Time) v1alpha1.KV
 	next.MinoritySince = s.MinoritySince
 	noteClaims(s, results, next.Nodes)
 	if s.OwnsNamespace || next.Etcd == nil { // else the namespace was lost, and this status is the only record
-		next.Etcd = &v1alpha1.EtcdStatus{Founders: s.Founders, Restored: s.Restore.DoneMark(), Ticket: s.FoundingTicket()}
+		next.Etcd = &v1alpha1.EtcdStatus{Founders: s.Founders, Restored: s.Restore.LastRestoreRecord(), Ticket: s.FoundingToken()}
 	}
 	next.Conditions = conditions(s, results, now)
 	next.Cluster = legacyStatus(s, now)
@@ -92,13 +92,13 @@ func nodeStatuses(s *state.Cluster, now time.Time) []v1alpha1.NodeStatus {
 	for _, n := range s.Retiring {
 		list = append(list, nodeStatus(s, n, phaseTerminating, state.MessageRetiring))
 	}
-	return departing(list, s.Departing())
+	return departing(list, s.RemovedPods())
 }
 
 func nodeStatus(s *state.Cluster, n state.Node, phase, message string) v1alpha1.NodeStatus {
 	st := v1alpha1.NodeStatus{
 		ID: n.ID, Role: n.Role, Phase: phase, Message: state.Sentence(message, state.WhyHeld(n.Pods...)),
-		EtcdHost: cmp.Or(n.EtcdHost, n.FoundHost), EtcdClaim: n.EtcdClaim, EtcdMember: s.MarkToKeep(n),
+		EtcdHost: cmp.Or(n.EtcdHost, n.FoundHost), EtcdClaim: n.EtcdClaim, EtcdMember: s.MemberToRecord(n),
 	}
 	if st.EtcdHost != "" {
 		st.EtcdMark = n.EtcdMark

@@ -41,8 +41,8 @@ func samePod(known v1alpha1.NodeStatus, n state.Node) bool {
 	return pod == nil && known.Pod == "" || pod != nil && pod.Name == known.Pod
 }
 
-// hurry returns when nodes that are not Ready are checked again; zero if all are Ready.
-func hurry(nodes []v1alpha1.NodeStatus) time.Duration {
+// nextHangCheck returns when nodes that are not Ready are checked again; zero if all are Ready.
+func nextHangCheck(nodes []v1alpha1.NodeStatus) time.Duration {
 	for _, n := range nodes {
 		if n.Since != nil && n.Console == "" && n.Step != string(nodestep.Ready) {
 			return hangCheck

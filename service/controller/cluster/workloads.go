@@ -235,7 +235,7 @@ func (w *Workloads) forget(name types.NamespacedName) {
 	}
 }
 
-// spareMembers stops managing the members of a cluster's etcd. It returns whether they were managed.
-func (w *Workloads) spareMembers(name types.NamespacedName) (changed bool) {
-	return w != nil && w.Members != nil && w.Members.spare(name)
+// unmanageMembers stops managing the members of a cluster's etcd. It returns whether they were managed.
+func (w *Workloads) unmanageMembers(name types.NamespacedName) (changed bool) {
+	return w != nil && w.Members != nil && w.Members.unmanage(name)
 }

@@ -100,8 +100,8 @@ func (r *Reconciler) Init() error {
 	return microerror.Mask(r.Chain.Validate())
 }
 
-// SetupWithManager makes the controller run when a node pod or the slices of its cluster change, and when its cluster is
-// deleted or its host shuts down.
+// SetupWithManager makes the controller run when a node pod or the slices of its cluster change, and when its cluster
+// is deleted or its host shuts down.
 func (r *Reconciler) SetupWithManager(m manager.Manager) error {
 	return microerror.Mask(builder.ControllerManagedBy(m).Named(Name).For(&corev1.Pod{}, builder.WithPredicates(news{})).
 		WithOptions(controller.Options{
@@ -147,7 +147,7 @@ func (*Reconciler) inSlice(_ context.Context, object client.Object) []reconcile.
 // concerns returns whether a pod is held and is about to end, or its condition says so wrongly.
 func (r *Reconciler) concerns(ctx context.Context, pod *corev1.Pod) bool {
 	return controllerutil.ContainsFinalizer(pod, key.FinalizerDrainer) &&
-		(pod.DeletionTimestamp != nil || r.hostGoes(ctx, pod) || drain.Certain(pod) && r.hostStays(ctx, pod))
+		(pod.DeletionTimestamp != nil || r.hostGoes(ctx, pod) || drain.Confirmed(pod) && r.hostStays(ctx, pod))
 }
 
 // Get returns the pod of a request, if it is about to end and this operator is responsible for it.

@@ -55,8 +55,8 @@ func (r *Reconciler) hostGoes(ctx context.Context, pod *corev1.Pod) bool {
 	return drain.EndedByHost(pod) || shutsDown(r.host(ctx, pod))
 }
 
-// onHost returns the pods that are held on a host that shuts down, and those whose release does not count on a host that
-// stays.
+// onHost returns the pods that are held on a host that shuts down, and those whose release does not count on a host
+// that stays.
 func (r *Reconciler) onHost(ctx context.Context, object client.Object) []reconcile.Request {
 	host := object.(*corev1.Node)
 	goes := shutsDown(host)
@@ -69,7 +69,7 @@ func (r *Reconciler) onHost(ctx context.Context, object client.Object) []reconci
 	}
 	var requests []reconcile.Request
 	for i := range pods.Items {
-		if p := &pods.Items[i]; p.Spec.NodeName == host.Name && controllerutil.ContainsFinalizer(p, key.FinalizerDrainer) && (goes || drain.Certain(p)) {
+		if p := &pods.Items[i]; p.Spec.NodeName == host.Name && controllerutil.ContainsFinalizer(p, key.FinalizerDrainer) && (goes || drain.Confirmed(p)) {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)})
 		}
 	}

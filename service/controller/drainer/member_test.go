@@ -82,7 +82,7 @@ func TestWhichMachinesRunAMember(t *testing.T) {
 	}
 }
 
-// TestEtcdIsAskedEachTimeBeforeAMasterGoes covers a master whose release has been certain for hours because its host
+// TestEtcdIsAskedEachTimeBeforeAMasterGoes covers a master whose release has been confirmed for hours because its host
 // did not respond: the current state of the others counts, and an unknown state is not an answer.
 func TestEtcdIsAskedEachTimeBeforeAMasterGoes(t *testing.T) {
 	config := &v1alpha1.KVMConfig{}

@@ -80,8 +80,8 @@ type NodeStatus struct {
 	// once the master has had a machine, so that its etcd is not founded again.
 	EtcdClaim string `json:"etcdClaim,omitempty"`
 
-	// EtcdMember is the number of the etcd member on this master, once the member has run. After a restore, "@" and the ticket
-	// of the data follow. From then on, the master does not start with an empty disk.
+	// EtcdMember is the number of the etcd member on this master, once the member has run. After a restore, "@" and the
+	// founding token follow. From then on, the master does not start with an empty disk.
 	EtcdMember string `json:"etcdMember,omitempty"`
 
 	// Phase is Pending, Starting, Ready, Outdated or Terminating.
@@ -148,7 +148,7 @@ type EtcdStatus struct {
 	// before it. It is empty if etcd started without data.
 	Restored string `json:"restored,omitempty"`
 
-	// Ticket is the name under which the data of that snapshot was given to masters.
+	// Ticket is the founding token with which masters received the data of that snapshot.
 	Ticket string `json:"ticket,omitempty"`
 }
 

@@ -30,11 +30,11 @@ func TestGuestThatStandsStillIsFound(t *testing.T) {
 		"it was paused while it lived": {slices.Concat(repeat(on(0, 7), 1), repeat(on(0, 8), 1), repeat(beat{signs: 8}, 50), repeat(on(0, 8), 50)), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var p pulse
+			var p heartbeat
 			var got []int
 			now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 			for i, b := range test.beats {
-				if p.still(now, b, patience) {
+				if p.overdue(now, b, patience) {
 					got = append(got, i)
 				}
 				now = now.Add(10 * time.Second)

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// pulse tracks whether the guest has shown a sign of life since its machine was last reset: a write to a disk, or a
+// heartbeat tracks whether the guest has shown a sign of life since its machine was last reset: a write to a disk, or a
 // packet. Kernels, mainly emulated ones, sometimes hang in their first seconds, and from outside such a machine looks
 // like one that boots slowly.
-type pulse struct {
+type heartbeat struct {
 	beat  beat
 	since time.Time
 	alive bool
@@ -24,9 +24,9 @@ type beat struct {
 	signs uint64
 }
 
-// still reports whether the guest has shown no sign of life in time. Then it gets twice as long, because its host may
+// overdue reports whether the guest has shown no sign of life in time. Then it gets twice as long, because its host may
 // merely be slow.
-func (p *pulse) still(now time.Time, b beat, patience time.Duration) bool {
+func (p *heartbeat) overdue(now time.Time, b beat, patience time.Duration) bool {
 	switch {
 	case p.since.IsZero() || b.resets != p.beat.resets:
 		p.beat, p.since, p.alive, p.patience = b, now, false, max(p.patience, patience)
@@ -42,33 +42,33 @@ func (p *pulse) still(now time.Time, b beat, patience time.Duration) bool {
 	return true
 }
 
-// awaken resets a machine whose guest hangs. Since it was switched on or reset, the guest has written and sent nothing,
-// so nothing is lost.
-func (k *Keeper) awaken(g *guest) {
+// resetIfHung resets a machine whose guest hangs. Since it was switched on or reset, the guest has written and sent
+// nothing, so nothing is lost.
+func (k *Keeper) resetIfHung(g *guest) {
 	patience := k.settings.Timeouts.Boot
 	if patience == 0 || g.reach.Sent == nil || g.stopped() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), k.settings.Timeouts.Monitor)
 	defer cancel()
-	b, err := g.feel(ctx)
-	if err != nil || !g.pulse.still(time.Now(), b, patience) {
+	b, err := g.sample(ctx)
+	if err != nil || !g.heartbeat.overdue(time.Now(), b, patience) {
 		return
 	}
 	k.log.Info("Resetting the machine: its guest has neither written to a disk nor sent a packet since its last start or reset",
-		"patience", (g.pulse.patience / 2).String(), "next", g.pulse.patience.String())
+		"patience", (g.heartbeat.patience / 2).String(), "next", g.heartbeat.patience.String())
 	k.board.set(func(s *Status) { s.Awakened++ })
-	if err := g.talk().Reset(ctx); err != nil {
+	if err := g.connection().Reset(ctx); err != nil {
 		k.log.Info("The machine could not be reset", "error", err)
 	}
 }
 
-func (g *guest) feel(ctx context.Context) (beat, error) {
-	status, err := g.talk().Status(ctx)
+func (g *guest) sample(ctx context.Context) (beat, error) {
+	status, err := g.connection().Status(ctx)
 	if err != nil {
 		return beat{}, err
 	}
-	written, err := g.talk().Writes(ctx)
+	written, err := g.connection().Writes(ctx)
 	if err != nil {
 		return beat{}, err
 	}
