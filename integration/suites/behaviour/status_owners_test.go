@@ -55,7 +55,7 @@ func conditionOwners(t *testing.T, config *v1alpha1.KVMConfig) map[string][]stri
 				Conditions map[string]any `json:"f:conditions"`
 			} `json:"f:status"`
 		}
-		if err := json.Unmarshal(entry.FieldsV1.Raw, &fields); err != nil {
+		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
 			t.Fatal(err)
 		}
 		for name := range maps.Keys(fields.Status.Conditions) {

@@ -100,11 +100,7 @@ func (s *Cluster) LookAtRetired(machines []Node, jobs []batchv1.Job) {
 		case do == doRename && done:
 			d.Phase, d.Message = RetiredKept, ""
 		}
-		if do, name := s.RetireJob(d); do != "" {
-			d.Message = s.whyNot(do, name, d.EtcdHost, byName[name])
-		} else if d.Phase == RetiredKept {
-			d.Message = s.whyKept(d)
-		}
+		d.Message = s.waitsFor(d, byName)
 		next = append(next, d)
 	}
 	for _, n := range s.Config.Status.Nodes {
@@ -171,12 +167,20 @@ func (s *Cluster) whyNot(do, name, host string, job *batchv1.Job) string {
 		name, do, host, s.Config.Name, s.Config.Namespace)
 }
 
-// whyKept returns why data is kept for longer than service.etcd.retention; empty if it is not.
-func (s *Cluster) whyKept(d v1alpha1.RetiredData) string {
-	if s.Validity.Doubt == nil || !s.overdue(d) {
+// waitsFor returns what data waits for: a Job, or, beyond service.etcd.retention, a time that is not in doubt. The message
+// of data in another phase stays.
+func (s *Cluster) waitsFor(d v1alpha1.RetiredData, jobs map[string]*batchv1.Job) string {
+	do, name := s.RetireJob(d)
+	switch {
+	case do != "":
+		return s.whyNot(do, name, d.EtcdHost, jobs[name])
+	case d.Phase != RetiredKept:
+		return d.Message
+	case s.Validity.Doubt != nil && s.overdue(d):
+		return "is not removed while the time is in doubt: " + s.Validity.Doubt.Error()
+	default:
 		return ""
 	}
-	return "is not removed while the time is in doubt: " + s.Validity.Doubt.Error()
 }
 
 // NewEtcdMark returns the mark for the directory of a new master. It differs from the mark of data that is being
