@@ -33,12 +33,12 @@ func (i installation) grants(t *testing.T) []grant {
 // grantsOf splits rules into their smallest parts.
 func grantsOf(rules []rbacv1.PolicyRule) []grant { return grants.Of(rules) }
 
-// ofMachines are the grants that are only used when machines run: integration/suites/living and integration/suites/e2e use them. The
-// patch of a status is for objects that cannot be decoded: integration/suites/poison uses it.
+// ofMachines are the grants that are only used when machines run: integration/suites/living and integration/suites/e2e
+// use them.
 var ofMachines = map[grant]bool{
 	{Verb: "patch", Group: "", Resource: "pods/status"}: true, {Verb: "get", Group: "", Resource: "pods/log"}: true, {Verb: "patch", Group: "events.k8s.io", Resource: "events"}: true,
 	{Verb: "get", Group: "", Resource: "pods/exec"}: true, {Verb: "create", Group: "", Resource: "pods/exec"}: true, {Verb: "get", Group: "", Resource: "pods"}: true, {Verb: "delete", Group: "", Resource: "pods"}: true,
-	{Verb: "get", Group: "provider.giantswarm.io", Resource: "kvmconfigs"}: true, {Verb: "patch", Group: "provider.giantswarm.io", Resource: "kvmconfigs/status"}: true,
+	{Verb: "get", Group: "provider.giantswarm.io", Resource: "kvmconfigs"}: true,
 }
 
 // everyGrantIsUsed checks that a user used every grant but those that other tests use, and no request of it was rejected.

@@ -95,6 +95,13 @@ func (e *Engine) ApplyStatus(ctx context.Context, owner string, object client.Ob
 	return stored, nil
 }
 
+// CorrectStatus changes the status of a stored object to that of wanted, whichever field owners its fields have. It fails
+// when the object has changed since it was stored, and does nothing when it is gone. updated says whether it was written.
+func (e *Engine) CorrectStatus(ctx context.Context, stored, wanted client.Object) (updated bool, err error) {
+	err = e.client.Status().Patch(ctx, wanted, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
+	return err == nil, microerror.Mask(client.IgnoreNotFound(err))
+}
+
 // ofStatus returns what to apply to the status of an object. An object of the same name with another UID is refused.
 func ofStatus(kind schema.GroupVersionKind, object client.Object, status map[string]any) *unstructured.Unstructured {
 	applied := &unstructured.Unstructured{Object: map[string]any{"status": status}}

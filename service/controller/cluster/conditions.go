@@ -143,17 +143,17 @@ func (r *Reconciler) Store(ctx context.Context, config *v1alpha1.KVMConfig, s *s
 	return err
 }
 
-// store applies the status. If the stored one has more than that, because a user or an earlier operator wrote it, it is
-// replaced. stored says whether the status was written.
-func (r *Reconciler) store(ctx context.Context, config *v1alpha1.KVMConfig) (stored bool, err error) {
+// store applies the status. If the stored one has more than that, because a user or an earlier operator wrote it, store
+// removes the rest. written says whether the status was written.
+func (r *Reconciler) store(ctx context.Context, config *v1alpha1.KVMConfig) (written bool, err error) {
 	applied, err := r.engine.ApplyStatus(ctx, key.Operator+"-"+Name, config, state.ConditionsOfOthers)
 	if err != nil || applied == nil {
 		return false, err
 	}
-	if sameStatus(applied.(*v1alpha1.KVMConfig).Status, config.Status) {
+	stored, corrected := applied.(*v1alpha1.KVMConfig), applied.DeepCopyObject().(*v1alpha1.KVMConfig)
+	if sameStatus(stored.Status, config.Status) {
 		return true, nil
 	}
-	replaced := config.DeepCopy()
-	replaced.ResourceVersion = applied.GetResourceVersion()
-	return r.engine.UpdateStatus(ctx, replaced)
+	corrected.Status = config.Status
+	return r.engine.CorrectStatus(ctx, stored, corrected)
 }
