@@ -21,6 +21,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/ocifixture"
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/pkg/smolvm/api"
 )
 
@@ -133,18 +134,9 @@ func (d *demo) startServer(ctx context.Context) error {
 	if err := d.server.Start(); err != nil {
 		return err
 	}
-	for {
-		if err := d.client.Ready(ctx); err == nil {
-			return nil
-		} else if time.Since(d.begin) > time.Minute {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return poll.Until(ctx, 50*time.Millisecond, nil, d.client.Ready)
 }
 
 func (d *demo) create(ctx context.Context) error {
@@ -184,17 +176,15 @@ func (d *demo) fetch(ctx context.Context) error {
 	url := fmt.Sprintf("http://127.0.0.1:%d/", d.port)
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	for {
-		text, err := get(ctx, url)
-		if err == nil {
-			fmt.Printf("    curl %s: %s", url, text)
-			return nil
-		}
-		if ctx.Err() != nil {
-			return err
-		}
-		time.Sleep(100 * time.Millisecond)
+	var text string
+	err := poll.Until(ctx, 100*time.Millisecond, nil, func(ctx context.Context) (err error) {
+		text, err = get(ctx, url)
+		return err
+	})
+	if err == nil {
+		fmt.Printf("    curl %s: %s", url, text)
 	}
+	return err
 }
 
 func get(ctx context.Context, url string) (string, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -193,18 +192,8 @@ func (k *KubeVirt) choosePorts() error {
 
 // leads returns nil when virt-controller leads and its caches are filled.
 func leads(ctx context.Context, transport http.RoundTripper, base string) error {
-	client := &http.Client{Transport: transport, Timeout: 5 * time.Second}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/leader", nil)
-	if err != nil {
-		return err
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(response.Body, 4<<10))
-	if err == nil && !strings.Contains(string(answer), `"leader": "true"`) {
+	answer, err := poll.Read(ctx, transport, base+"/leader")
+	if err == nil && !strings.Contains(answer, `"leader": "true"`) {
 		err = fmt.Errorf("virt-controller does not lead yet: %s", answer)
 	}
 	return err

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/cloudconfig"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/service"
@@ -159,15 +160,5 @@ func (l *Lab) StartOperator(options ...Option) (*Operator, error) {
 // Eventually waits until the condition returns no error. It fails the test with the last error after the timeout.
 func Eventually(t testing.TB, timeout time.Duration, condition func() error) {
 	t.Helper()
-	deadline := time.Now().Add(timeout)
-	for {
-		err := condition()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", timeout, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	poll.Eventually(t, timeout, 20*time.Millisecond, condition)
 }

@@ -1,4 +1,4 @@
-// Package poll waits for servers that start.
+// Package poll waits for what takes its time.
 package poll
 
 import (
@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"testing"
 	"time"
 )
 
@@ -35,21 +36,41 @@ func Until(ctx context.Context, interval time.Duration, ended <-chan struct{}, t
 	}
 }
 
+// Eventually waits until a condition returns no error. It fails the test with the last error after the timeout.
+func Eventually(t testing.TB, timeout, interval time.Duration, condition func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(timeout); ; time.Sleep(interval) {
+		err := condition()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", timeout, err)
+		}
+	}
+}
+
 // Get succeeds when a URL answers 200. Otherwise the error quotes the answer, which says what is not ready.
 func Get(ctx context.Context, transport http.RoundTripper, url string) error {
+	_, err := Read(ctx, transport, url)
+	return err
+}
+
+// Read is Get, and returns the beginning of the answer.
+func Read(ctx context.Context, transport http.RoundTripper, url string) (string, error) {
 	client := &http.Client{Transport: transport, Timeout: 5 * time.Second}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err
+		return "", err
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer response.Body.Close()
-	if response.StatusCode == http.StatusOK {
-		return nil
-	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, 4<<10))
-	return errors.Join(fmt.Errorf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(body))), err)
+	if response.StatusCode != http.StatusOK {
+		err = errors.Join(fmt.Errorf("%s answers %s: %s", url, response.Status, strings.TrimSpace(string(body))), err)
+	}
+	return string(body), err
 }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/integration/harness/realcluster"
 )
 
@@ -145,15 +146,7 @@ func kubectl(t *testing.T, c *realcluster.Cluster, args ...string) string {
 // await waits until condition returns no error.
 func await(t *testing.T, patience time.Duration, condition func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
-		err := condition()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s: %v", patience, err)
-		}
-	}
+	poll.Eventually(t, patience, 100*time.Millisecond, condition)
 }
 
 // ask sends a request by a connection from dial and returns the answer.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 )
 
 const (
@@ -38,13 +38,10 @@ func tool(t *testing.T, name string) string {
 // await waits until f returns no error.
 func await(t *testing.T, what string, f func(context.Context) error) {
 	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), interval, patience, true, func(ctx context.Context) (bool, error) {
-		last = f(ctx)
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("%s: %v", what, last)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := poll.Until(ctx, interval, nil, f); err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
 }
 

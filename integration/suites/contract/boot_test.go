@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/pkg/smolvm/api"
 )
 
@@ -155,31 +156,26 @@ func (g guest) shell(line string) string {
 // awaitState waits until the machine is in a state.
 func (g guest) awaitState(want api.State, within time.Duration) {
 	g.t.Helper()
-	for end := time.Now().Add(within); ; time.Sleep(100 * time.Millisecond) {
+	poll.Eventually(g.t, within, 100*time.Millisecond, func() error {
 		m, err := g.client.Get(g.t.Context(), g.name)
-		if err == nil && m.State == want {
-			return
+		if err == nil && m.State != want {
+			err = fmt.Errorf("the machine is %s and not %s", m.State, want)
 		}
-		if time.Now().After(end) {
-			g.t.Fatalf("after %s the machine is %s and not %s: %v", within, m.State, want, err)
-		}
-	}
+		return err
+	})
 }
 
 // awaitAnswer waits until a port of the host answers HTTP.
 func (g guest) awaitAnswer(port uint16) {
 	g.t.Helper()
 	short := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	for end := time.Now().Add(g.target.Patience); ; time.Sleep(100 * time.Millisecond) {
+	poll.Eventually(g.t, g.target.Patience, 100*time.Millisecond, func() error {
 		answer, err := short.Get(fmt.Sprintf("http://%s/", net.JoinHostPort(g.target.Host, fmt.Sprint(port))))
-		if err == nil {
-			answer.Body.Close()
-			return
+		if err != nil {
+			return fmt.Errorf("port %d does not answer: %w", port, err)
 		}
-		if time.Now().After(end) {
-			g.t.Fatalf("port %d does not answer: %v", port, err)
-		}
-	}
+		return answer.Body.Close()
+	})
 }
 
 // alive reports whether a process lives. The target's processes are seen from here.

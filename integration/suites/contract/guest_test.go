@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/pkg/smolvm/api"
 )
 
@@ -284,13 +286,12 @@ func policy(t *testing.T, target Target) {
 	for _, address := range []string{"192.0.2.1", "198.51.100.1"} {
 		g.exec(api.ExecRequest{Command: []string{"sh", "-c", "echo | nc -w 2 " + address + " 80"}})
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	for !refused("198.51.100.1:80") {
-		if time.Now().After(deadline) {
-			t.Fatal("an address that is not allowed was not refused")
+	poll.Eventually(t, 10*time.Second, 100*time.Millisecond, func() error {
+		if !refused("198.51.100.1:80") {
+			return errors.New("an address that is not allowed was not refused")
 		}
-		time.Sleep(100 * time.Millisecond)
-	}
+		return nil
+	})
 	if refused("192.0.2.1:80") {
 		t.Error("an address that is allowed was refused")
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/pkg/smolvm/api"
 )
 
@@ -148,15 +149,13 @@ var deliveries = map[string]func(t *testing.T, target Target, name string, o ope
 		defer cancel()
 		_ = o.do(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { cancel() }}), target.client(t), name)
 		// What it has left may still be under way.
-		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		poll.Eventually(t, time.Minute, 20*time.Millisecond, func() error {
 			err := o.do(t.Context(), target.client(t), name)
-			if err == nil || slices.Contains(o.again, api.CodeOf(err)) {
-				return
+			if slices.Contains(o.again, api.CodeOf(err)) {
+				return nil
 			}
-			if time.Now().After(end) {
-				t.Fatal(err)
-			}
-		}
+			return err
+		})
 	},
 	"four times at once": func(t *testing.T, target Target, name string, o operation) {
 		t.Helper()

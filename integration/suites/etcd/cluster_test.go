@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcdfiles"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
@@ -320,13 +321,13 @@ func (c *cluster) want(numbers ...int) {
 func (c *cluster) await(action etcd.Action, reason string) etcd.State {
 	c.t.Helper()
 	var s etcd.State
-	for began := time.Now(); time.Since(began) < patience; time.Sleep(20 * time.Millisecond) {
+	poll.Eventually(c.t, patience, 20*time.Millisecond, func() error {
 		s = c.current().State()
-		if s.Step.Action == action && (reason == "" || s.Step.Reason == reason) && (action != etcd.None || c.whole(s)) {
-			return s
+		if s.Step.Action != action || reason != "" && s.Step.Reason != reason || action == etcd.None && !c.whole(s) {
+			return fmt.Errorf("%s %s; the last step is %+v with members %+v", action, reason, s.Step, s.Members)
 		}
-	}
-	c.t.Fatalf("not within %s: %s %s; the last step is %+v with members %+v", patience, action, reason, s.Step, s.Members)
+		return nil
+	})
 	return s
 }
 

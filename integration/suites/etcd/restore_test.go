@@ -17,6 +17,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/cmd/runner"
 	"github.com/kvm-operator/kvm-operator/integration/harness/fixture"
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/pki"
@@ -64,11 +65,12 @@ func TestSnapshotAndRestore(t *testing.T) {
 
 func (c *cluster) awaitWritten(number int64) {
 	c.t.Helper()
-	for began := time.Now(); c.acked.Load() < number; time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > patience {
-			c.t.Fatalf("%d writes were confirmed, want %d", c.acked.Load(), number)
+	poll.Eventually(c.t, patience, 20*time.Millisecond, func() error {
+		if acked := c.acked.Load(); acked < number {
+			return fmt.Errorf("%d writes were confirmed, want %d", acked, number)
 		}
-	}
+		return nil
+	})
 }
 
 // holds checks that all writes up to one number exist, and another one does not.

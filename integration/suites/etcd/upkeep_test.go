@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/etcd"
 )
 
@@ -95,13 +96,12 @@ func (c *cluster) fill(client *clientv3.Client, keyOf func(int) string) int {
 // awaitRoom waits until there is no alarm and all databases are smaller than half of their quota.
 func (c *cluster) awaitRoom(client *clientv3.Client) {
 	c.t.Helper()
-	var problem error
-	for began := time.Now(); time.Since(began) < patience; time.Sleep(100 * time.Millisecond) {
-		if problem = c.room(client); problem == nil {
-			return
+	poll.Eventually(c.t, patience, 100*time.Millisecond, func() error {
+		if err := c.room(client); err != nil {
+			return fmt.Errorf("%w; the state is %+v", err, c.current().State())
 		}
-	}
-	c.t.Fatalf("not within %s: %v; the state is %+v", patience, problem, c.current().State())
+		return nil
+	})
 }
 
 func (c *cluster) room(client *clientv3.Client) error {

@@ -110,11 +110,7 @@ func alive(p *process.Process) bool {
 func (c *cluster) nothingLost() {
 	c.t.Helper()
 	before := c.acked.Load()
-	for began := time.Now(); c.acked.Load() == before; time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > patience {
-			c.t.Fatal("the cluster accepts no more writes")
-		}
-	}
+	c.awaitWritten(before + 1)
 	client := c.client()
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)

@@ -13,6 +13,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/ocifixture"
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/integration/harness/realcluster"
 	"github.com/kvm-operator/kvm-operator/pkg/project"
 )
@@ -84,17 +85,12 @@ func (m *microVMs) smolvm(arguments ...string) string {
 // mustServe waits until commands reach the pod: a kubelet that has just started does not know its pods yet.
 func (m *microVMs) mustServe() {
 	m.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		out, err := m.cluster.Kubectl(m.t.Context(), "--namespace=microvm", "exec", m.pod, "--", "smolvm", "machine", "ls")
-		if err == nil {
-			return
+	poll.Eventually(m.t, patience, 200*time.Millisecond, func() error {
+		if out, err := m.cluster.Kubectl(m.t.Context(), "--namespace=microvm", "exec", m.pod, "--", "smolvm", "machine", "ls"); err != nil {
+			return fmt.Errorf("%w: %s", err, out)
 		}
-		if time.Now().After(deadline) {
-			m.t.Fatalf("%v: %s", err, out)
-		}
-		time.Sleep(200 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 // fetch returns what the machine answers at the node's port.
@@ -119,17 +115,13 @@ func (m *microVMs) fetch() (string, error) {
 
 func (m *microVMs) mustAnswer(when string) {
 	m.t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
+	poll.Eventually(m.t, patience, 200*time.Millisecond, func() error {
 		text, err := m.fetch()
-		if err == nil && strings.Contains(text, "hello from a microVM") {
-			return
+		if err == nil && !strings.Contains(text, "hello from a microVM") {
+			err = fmt.Errorf("%s the port answers %q", when, text)
 		}
-		if time.Now().After(deadline) {
-			m.t.Fatalf("%s the port answers %q: %v", when, text, err)
-		}
-		time.Sleep(200 * time.Millisecond)
-	}
+		return err
+	})
 }
 
 // qemu returns the number of QEMU's process as the node sees it.

@@ -15,6 +15,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 )
 
@@ -94,14 +95,14 @@ func qemusWith(t testing.TB, text string) []process {
 // qemuOf waits for the QEMU of a machine.
 func qemuOf(t *testing.T, vm *v1.VirtualMachine) process {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
-		if found := qemusOf(t, vm.UID); len(found) > 0 {
-			return found[0]
+	var found []process
+	poll.Eventually(t, patience, 50*time.Millisecond, func() error {
+		if found = qemusOf(t, vm.UID); len(found) == 0 {
+			return fmt.Errorf("no QEMU runs the machine %s", vm.Name)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no QEMU has run the machine %s for %s", vm.Name, patience)
-		}
-	}
+		return nil
+	})
+	return found[0]
 }
 
 // runnerOf returns the runner of a machine that runs, and what it runs there besides QEMU.

@@ -1,6 +1,7 @@
 package guests_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	program "github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
 )
 
@@ -138,11 +140,12 @@ func killedServers(s *smolStage) {
 // serves waits until the runtime of the node passes requests on.
 func (s *smolStage) serves() {
 	s.t.Helper()
-	for deadline := time.Now().Add(smolPatience); len(s.agent()) == 0 || len(s.server()) == 0; time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("there are the agents %v and the servers %v", s.agent(), s.server())
+	poll.Eventually(s.t, smolPatience, 100*time.Millisecond, func() error {
+		if agents, servers := s.agent(), s.server(); len(agents) == 0 || len(servers) == 0 {
+			return fmt.Errorf("there are the agents %v and the servers %v", agents, servers)
 		}
-	}
+		return nil
+	})
 	s.smolvm("machine", "ls")
 	s.kubectl("wait", "--for=condition=Ready", "smolvmnode/"+s.node.Name(), "--timeout=180s")
 }
@@ -250,13 +253,10 @@ func strangerAtSocket(s *smolStage) {
 // answersOnSocket waits until a smolvm answers on the socket of the second node.
 func (s *smolStage) answersOnSocket(smolvm string, stranger *program.Process) {
 	s.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
-		_, err := s.node.Exec(s.t.Context(), smolvm, "machine", "ls", "--host=unix:///run/smolvm/smolvm.sock")
-		if err == nil {
-			return
+	poll.Eventually(s.t, patience, 200*time.Millisecond, func() error {
+		if _, err := s.node.Exec(s.t.Context(), smolvm, "machine", "ls", "--host=unix:///run/smolvm/smolvm.sock"); err != nil {
+			return fmt.Errorf("%w: %w", err, stranger.Failure())
 		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("%v: %v", err, stranger.Failure())
-		}
-	}
+		return nil
+	})
 }

@@ -2,12 +2,14 @@ package guests_test
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"os/exec"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
 )
 
@@ -54,11 +56,12 @@ func anotherCertificate(s *smolStage) {
 		}
 		s.kubectl("--namespace="+smolNamespace, "delete", s.runtime(), "--timeout=180s")
 		s.kubectl("--namespace="+smolNamespace, "rollout", "status", "daemonset/smolvm-runtime", "--timeout=240s")
-		for deadline := time.Now().Add(smolPatience); shown() == before; time.Sleep(500 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				s.t.Fatal("the SmolVMNode shows the former certificate")
+		poll.Eventually(s.t, smolPatience, 500*time.Millisecond, func() error {
+			if shown() == before {
+				return errors.New("the SmolVMNode shows the former certificate")
 			}
-		}
+			return nil
+		})
 	})
 }
 

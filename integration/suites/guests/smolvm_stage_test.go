@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/integration/harness/realcluster"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/smolvm/v1alpha1"
 )
@@ -163,15 +164,12 @@ func (s *smolStage) explain(name string) string {
 func (s *smolStage) shows(name, reason, words string) {
 	s.t.Helper()
 	warning := regexp.MustCompile(`(?m)^\s*Warning\s+` + reason + `\s.*` + regexp.QuoteMeta(words))
-	for deadline := time.Now().Add(patience); ; time.Sleep(500 * time.Millisecond) {
-		described := s.kubectl("--namespace=team", "describe", "smolvm", name)
-		if warning.MatchString(described) {
-			return
+	poll.Eventually(s.t, patience, 500*time.Millisecond, func() error {
+		if described := s.kubectl("--namespace=team", "describe", "smolvm", name); !warning.MatchString(described) {
+			return fmt.Errorf("no warning %s says %q: %s", reason, words, described)
 		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("no warning %s says %q: %s", reason, words, described)
-		}
-	}
+		return nil
+	})
 }
 
 // gone waits until a SmolVM is gone.
@@ -215,15 +213,15 @@ func (s *smolStage) runtime() string {
 // smolvm runs the command in the runtime's pod, as soon as kubelet lets it.
 func (s *smolStage) smolvm(arguments ...string) string {
 	s.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(500 * time.Millisecond) {
-		out, err := s.cluster.Kubectl(s.t.Context(), append([]string{"--namespace=" + smolNamespace, "exec", s.runtime(), "--", "smolvm"}, arguments...)...)
-		if err == nil {
-			return strings.TrimSpace(out)
+	var out string
+	poll.Eventually(s.t, patience, 500*time.Millisecond, func() (err error) {
+		out, err = s.cluster.Kubectl(s.t.Context(), append([]string{"--namespace=" + smolNamespace, "exec", s.runtime(), "--", "smolvm"}, arguments...)...)
+		if err != nil {
+			return fmt.Errorf("smolvm %s: %w: %s", strings.Join(arguments, " "), err, out)
 		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("smolvm %s: %v: %s", strings.Join(arguments, " "), err, out)
-		}
-	}
+		return nil
+	})
+	return strings.TrimSpace(out)
 }
 
 // inGuest runs a script in a guest.
@@ -291,11 +289,12 @@ func (s *smolStage) kill(all ...process) {
 		_ = syscall.Kill(p.id, syscall.SIGKILL) // it may have ended with another of them
 	}
 	for _, p := range all {
-		for deadline := time.Now().Add(patience); p.runs(); time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				s.t.Fatalf("process %d does not end", p.id)
+		poll.Eventually(s.t, patience, 20*time.Millisecond, func() error {
+			if p.runs() {
+				return fmt.Errorf("process %d does not end", p.id)
 			}
-		}
+			return nil
+		})
 	}
 }
 

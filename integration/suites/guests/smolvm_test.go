@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/integration/harness/realcluster"
 	"github.com/kvm-operator/kvm-operator/pkg/project"
 )
@@ -117,11 +118,12 @@ func (s *smolVMs) answersWithin(ctx context.Context, node *realcluster.Node, por
 
 func (s *smolVMs) mustAnswer(when string) {
 	s.t.Helper()
-	for deadline := time.Now().Add(patience); !s.answers(); time.Sleep(200 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			s.t.Fatalf("%s the port does not answer", when)
+	poll.Eventually(s.t, patience, 200*time.Millisecond, func() error {
+		if !s.answers() {
+			return fmt.Errorf("%s the port does not answer", when)
 		}
-	}
+		return nil
+	})
 	s.say("the port answers " + when)
 }
 
@@ -143,11 +145,12 @@ func TestSmolVM(t *testing.T) {
 	s := &smolVMs{t: t, cluster: c, begin: time.Now(), registry: serveImages(t, c)}
 	s.install()
 	t.Cleanup(func() { s.remove() })
-	for deadline := time.Now().Add(patience); len(strings.Fields(s.kubectl("get", "smolvmnodes", "--output=name"))) != len(c.Nodes()); time.Sleep(time.Second) {
-		if time.Now().After(deadline) {
-			t.Fatalf("SmolVMNodes: %s", s.kubectl("get", "smolvmnodes"))
+	poll.Eventually(t, patience, time.Second, func() error {
+		if got := strings.Fields(s.kubectl("get", "smolvmnodes", "--output=name")); len(got) != len(c.Nodes()) {
+			return fmt.Errorf("there are the SmolVMNodes %v", got)
 		}
-	}
+		return nil
+	})
 	s.say("each node has a SmolVMNode")
 	s.kubectl("create", "namespace", "team")
 	if out, err := c.KubectlInput(t.Context(), smolVM, "apply", "--filename=-"); err != nil {

@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/insomniacslk/dhcp/dhcpv4/server4"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/vmconfig"
@@ -73,15 +75,13 @@ func TestDeclaredMachineIsAtABridgeOfItsHost(t *testing.T) {
 		t.Errorf("the ports of the bridge are\n%s", ports)
 	}
 	v.Kill()
-	for deadline := time.Now().Add(runnerEnds); ; time.Sleep(100 * time.Millisecond) {
+	poll.Eventually(t, runnerEnds, 100*time.Millisecond, func() error {
 		after := host.Run(t, "ip", "-brief", "link")
-		if !slices.ContainsFunc(strings.Split(after, "\n"), func(line string) bool { return strings.HasPrefix(line, "kvmtap") }) {
-			break
+		if slices.ContainsFunc(strings.Split(after, "\n"), func(line string) bool { return strings.HasPrefix(line, "kvmtap") }) {
+			return fmt.Errorf("the host had\n%s\nand has now\n%s", before, after)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the host had\n%s\nand has now\n%s", before, after)
-		}
-	}
+		return nil
+	})
 }
 
 // TestDeclaredMachineNeedsItsBridge: the runner says which bridge is missing.

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/noderunner"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
@@ -81,18 +82,12 @@ func inProcess(t *testing.T) noderunner.Settings {
 
 func awaitResets(t *testing.T, r *noderunner.Runner, n int) {
 	t.Helper()
-	deadline := time.After(time.Minute)
-	for {
-		status := r.Status(t.Context())
-		if status.State == keeper.StateRunning && status.Resets >= n {
-			return
+	poll.Eventually(t, time.Minute, 10*time.Millisecond, func() error {
+		if status := r.Status(t.Context()); status.State != keeper.StateRunning || status.Resets < n {
+			return fmt.Errorf("after %d resets the status is %+v", n, status)
 		}
-		select {
-		case <-deadline:
-			t.Fatalf("after %d resets the status is %+v", n, status)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+		return nil
+	})
 }
 
 // settled returns the smallest count over a while because closed connections take a moment to disappear.

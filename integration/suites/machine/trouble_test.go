@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/podnet"
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/integration/harness/vm"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
@@ -257,9 +258,12 @@ func TestDiskThatIsFullForAWhile(t *testing.T) {
 	})
 	v.Await(t, 0, "tiny: ready", tinyBoots)
 	v.Type(t, "sh dd if=/dev/urandom of=/mnt/rootfs/big bs=1M count=60; sync; echo all written")
-	for v.Status(t).Machine != "io-error" {
-		time.Sleep(100 * time.Millisecond)
-	}
+	poll.Eventually(t, tinyBoots, 100*time.Millisecond, func() error {
+		if status := v.Status(t); status.Machine != "io-error" {
+			return fmt.Errorf("the machine whose disk is full is %+v", status)
+		}
+		return nil
+	})
 	if status := v.Status(t); status.Ready || !status.Live || !strings.Contains(status.Unready, "io-error") {
 		t.Errorf("the machine whose disk is full is %+v", status)
 	}

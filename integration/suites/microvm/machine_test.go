@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
@@ -18,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/pkg/smolvm/agentwire"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
 	"github.com/kvm-operator/kvm-operator/pkg/vm/ociimage"
@@ -222,11 +224,12 @@ func (m *machine) await(t *testing.T, text string) {
 
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(ends); !condition(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("it is never so that %s", what)
+	poll.Eventually(t, ends, 20*time.Millisecond, func() error {
+		if !condition() {
+			return errors.New("it is not so that " + what)
 		}
-	}
+		return nil
+	})
 }
 
 // step runs a part of a test, and prints how long it took.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 	"github.com/kvm-operator/kvm-operator/pkg/virtualmachine"
 	"github.com/kvm-operator/kvm-operator/service"
@@ -121,8 +122,7 @@ func bareMachine(i int) *v1.VirtualMachine {
 // awaitRunning waits until all machines are Ready, and their runners have reported.
 func awaitRunning(b testing.TB, l *lab.Lab, n int) {
 	b.Helper()
-	lab.Eventually(b, timeout, func() error {
-		time.Sleep(time.Second)
+	poll.Eventually(b, timeout, time.Second, func() error {
 		vms := &v1.VirtualMachineList{}
 		if err := l.Client.List(context.Background(), vms); err != nil {
 			return err

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster"
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/workload"
 )
 
@@ -155,16 +156,8 @@ func unreachable(reason workload.Reason) workload.State {
 func await(t *testing.T, limit time.Duration, condition func() error) time.Duration {
 	t.Helper()
 	began := time.Now()
-	for {
-		err := condition()
-		if err == nil {
-			return time.Since(began)
-		}
-		if time.Since(began) > limit {
-			t.Fatalf("not within %s: %v", limit, err)
-		}
-		time.Sleep(2 * time.Millisecond)
-	}
+	poll.Eventually(t, limit, 2*time.Millisecond, condition)
+	return time.Since(began)
 }
 
 // direct returns a client that is independent of the pool.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/kvm-operator/kvm-operator/integration/harness/managementcluster/process"
+	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 )
 
 // parentEnv makes the test binary a parent that starts a child in the named directory and then waits until it is
@@ -188,9 +189,10 @@ func stop(t *testing.T, p *process.Process) {
 
 func await(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out waiting for %s", what)
+	poll.Eventually(t, 20*time.Second, 5*time.Millisecond, func() error {
+		if !condition() {
+			return errors.New("waiting for " + what)
 		}
-	}
+		return nil
+	})
 }
