@@ -105,7 +105,7 @@ func TestWhichMachinesStay(t *testing.T) {
 			if got := len(s.Retiring) == 1 && s.Retiring[0].ID == "m2aaa"; got != test.stays || len(s.Gone) != 1 || len(s.Leaving) != 2 {
 				t.Errorf("it stays: %t, want %t; gone: %d, pods that leave: %d", got, test.stays, len(s.Gone), len(s.Leaving))
 			}
-			departs := s.Departing()
+			departs := s.RemovedPods()
 			if want := map[bool]int{true: 1, false: 2}[test.stays]; len(departs) != want || departs[len(departs)-1].Labels[key.LabelNode] != "w1aaa" {
 				t.Errorf("%d pods depart, want %d", len(departs), want)
 			}

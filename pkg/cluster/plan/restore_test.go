@@ -39,7 +39,7 @@ func (r restoring) plan(t *testing.T, base Observed) *state.Cluster {
 	}
 	o.Namespace.Annotations = annotations
 	o.Objects = copied(base.Objects)
-	ticket := planner.Plan(o, now).RestoreTicket()
+	ticket := planner.Plan(o, now).RestoreToken()
 	job := func(node string) {
 		j := batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: key.EtcdRestoreName(ticket, node)}}
 		j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}

@@ -41,7 +41,7 @@ func settled(t *testing.T, c *fixture.Cluster) Observed {
 	for _, m := range o.Etcd.Members {
 		id := strings.TrimPrefix(m.Name, pki.EtcdMember(""))
 		config.Status.Nodes = append(config.Status.Nodes, v1alpha1.NodeStatus{
-			ID: id, Role: key.RoleMaster, EtcdMember: founded.EtcdMemberMark(m.ID), EtcdHost: "host-master-" + id, EtcdMark: founded.NewEtcdMark(id),
+			ID: id, Role: key.RoleMaster, EtcdMember: founded.MemberRecord(m.ID), EtcdHost: "host-master-" + id, EtcdMark: founded.NewEtcdMark(id),
 		})
 	}
 	for range 2 { // the hash of a node with a member is that of one without a founding token
