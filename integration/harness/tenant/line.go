@@ -18,9 +18,11 @@ type Line struct {
 	// delay is the delay of everything that the server sends.
 	delay time.Duration
 
-	mu   sync.Mutex
-	down bool
-	open map[net.Conn]bool
+	mu          sync.Mutex
+	down, hangs bool
+	// changes is signaled when hangs changes.
+	changes *sync.Cond
+	open    map[net.Conn]bool
 }
 
 // NewLine starts a line to the target. Close it when done.
@@ -30,6 +32,7 @@ func NewLine(ctx context.Context, target string, delay time.Duration) (*Line, er
 		return nil, err
 	}
 	l := &Line{Address: listener.Addr().String(), listener: listener, target: target, delay: delay, open: map[net.Conn]bool{}}
+	l.changes = sync.NewCond(&l.mu)
 	go l.serve()
 	return l, nil
 }
@@ -86,6 +89,7 @@ func (l *Line) copy(to, from net.Conn, delay time.Duration) {
 		defer from.Close()
 		for c := range way {
 			time.Sleep(time.Until(c.due))
+			l.awaitAnswers()
 			if _, err := to.Write(c.bytes); err != nil {
 				break
 			}
@@ -108,7 +112,8 @@ func (l *Line) copy(to, from net.Conn, delay time.Duration) {
 func (l *Line) Cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.down = true
+	l.down, l.hangs = true, false
+	l.changes.Broadcast()
 	for c := range l.open {
 		_ = c.Close() // it may have been closed before
 	}
@@ -119,5 +124,22 @@ func (l *Line) Cut() {
 func (l *Line) Restore() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.down = false
+	l.down, l.hangs = false, false
+	l.changes.Broadcast()
+}
+
+// Hang keeps what both ends send until Restore, as a server does that accepts connections and never answers.
+func (l *Line) Hang() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hangs = true
+}
+
+// awaitAnswers waits while the line hangs.
+func (l *Line) awaitAnswers() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.hangs {
+		l.changes.Wait()
+	}
 }
