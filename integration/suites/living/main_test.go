@@ -96,7 +96,7 @@ func start(ctx context.Context) error {
 		return err
 	})
 	group.Go(func() (err error) {
-		crowd, err = startServer(managementcluster.Options{}, append(slices.Concat(crowdIDs("c", many), crowdIDs("i", many)), "image", "failed", "blind1", "blind3", "drain", "repair", "pair", "refused", "alone", "refus", "hangs", "mute", "beside")...)
+		crowd, err = startServer(managementcluster.Options{}, append(slices.Concat(crowdIDs("c", many), crowdIDs("i", many)), "image", "failed", "blind1", "blind3", "drain", "repair", "pair", "refused", "alone", "refus", "hangs", "mute", "beside", "joins")...)
 		return err
 	})
 	return group.Wait()
