@@ -58,7 +58,7 @@ func TestDemoDoesNotStart(t *testing.T) {
 		user  int
 		want  []string // empty: it starts
 	}{
-		"for anybody but root":               {newState(t), 1000, []string{"only root", "sudo"}},
+		"for a user who is not root":         {newState(t), 1000, []string{"only root", "sudo"}},
 		"while another one runs":             {running, root, []string{"runs already in this checkout", running.management(), "make demo-down"}},
 		"but for root, for the first time":   {newState(t), root, nil},
 		"but after another one that crashed": {crashed, root, nil},

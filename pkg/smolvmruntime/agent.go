@@ -25,8 +25,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/smolvm/api"
 )
 
-// NewClient returns a client of the API server for the kinds that an agent reads and writes. It reads nothing that is not
-// asked for.
+// NewClient returns a client of the API server for the kinds that an agent reads and writes. It reads nothing that is
+// not asked for.
 func NewClient(config *rest.Config) (client.Client, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme, authenticationv1.AddToScheme} {
@@ -121,8 +121,8 @@ func (a *Agent) authenticator() authenticator {
 	return all
 }
 
-// Run runs the agent until the context ends, which stands for SIGTERM. Before it returns, it decides what becomes of the
-// machines, and ends smolvm. The error says why it could not run on.
+// Run runs the agent until the context ends, which stands for SIGTERM. Before it returns, it decides whether the
+// machines keep running, and ends smolvm. The error says why it could not run on.
 func (a *Agent) Run(ctx context.Context) error {
 	// The parts run until the end of the machines is decided: a drain needs smolvm.
 	parts, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -198,7 +198,7 @@ func (a *Agent) lookAtOwner(ctx context.Context) error {
 	return a.owner.Look(ctx)
 }
 
-// end decides what becomes of the machines, and powers them down if nothing will look after them.
+// end decides whether the machines keep running, and powers them down if nothing will look after them.
 func (a *Agent) end(ctx context.Context) {
 	a.ownerMu.Lock()
 	seen, err := a.owner.AtEnd(ctx)

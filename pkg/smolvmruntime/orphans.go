@@ -17,8 +17,8 @@ const (
 
 // claim is what the API server says of the SmolVM that a machine says it belongs to.
 type claim struct {
-	// uid is that of the SmolVM with the namespace and the name; empty if there is none. One that is being deleted exists:
-	// the controller deletes its machine.
+	// uid is that of the SmolVM with the namespace and the name; empty if there is none. One that is being deleted
+	// exists: the controller deletes its machine.
 	uid string
 	// node is the node that it has; empty if none is written.
 	node string
@@ -26,7 +26,7 @@ type claim struct {
 	elsewhere bool
 }
 
-// verdict is what becomes of a machine.
+// verdict is what the agent does with a machine.
 type verdict string
 
 const (
@@ -40,9 +40,9 @@ const (
 	machineOrphan verdict = "orphan"
 )
 
-// judge decides what becomes of a machine, and says why. Only a machine that nothing claims is an orphan. After a restore
-// from a backup, a SmolVM has another UID or has lost its node, and its disks are all that is left of its data: people
-// decide on these.
+// judge decides what the agent does with a machine, and says why. Only a machine that nothing claims is an orphan.
+// After a restore from a backup, a SmolVM has another UID or has lost its node, and its disks are all that is left of
+// its data: people decide on these.
 func judge(m *api.Machine, cluster, node string, c claim) (what verdict, why string) {
 	switch {
 	case !isOurs(m, cluster):
@@ -75,8 +75,8 @@ func keyOf(m *api.Machine) orphanKey { return orphanKey{m.Name, m.Owner.UID, m.C
 // sightings are when machines were first seen as orphans. Each must have been one at every look since.
 type sightings map[orphanKey]time.Time
 
-// next returns the sightings after a look, and the orphans that have been so for long enough. An orphan that is seen for the
-// first time never has.
+// next returns the sightings after a look, and the orphans that have been so for long enough. An orphan that is seen
+// for the first time never has.
 func (s sightings) next(orphans []api.Machine, now time.Time) (after sightings, ripe []api.Machine) {
 	after = sightings{}
 	for _, m := range orphans {

@@ -24,8 +24,8 @@ type supervisor struct {
 	log     *slog.Logger
 	// output gets what the child writes.
 	output io.Writer
-	// first and most bound the time between the end of a child and the start of the next. It doubles with each child that
-	// does not run for calm.
+	// first and most bound the time between the end of a child and the start of the next. It doubles with each child
+	// that does not run for calm.
 	first, most, calm time.Duration
 	// grace is how long the child may take to end when it is asked to.
 	grace time.Duration
@@ -47,15 +47,15 @@ func newSupervisor(command []string, output io.Writer, log *slog.Logger) *superv
 	}
 }
 
-// Reason says why the last child ended; empty if the one that runs has answered. It has no times and numbers that differ from
-// one end to the next, because it becomes the message of a condition.
+// Reason says why the last child ended; empty if the one that runs has answered. It has no times and numbers that
+// differ from one end to the next, because it becomes the message of a condition.
 func (s *supervisor) Reason() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reason
 }
 
-// Answered notes that the child works, so that the end of the one before is no news any longer.
+// Answered notes that the child works, so that the end of the one before is no longer reported.
 func (s *supervisor) Answered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,8 @@ func (s *supervisor) Restart() {
 	}
 }
 
-// Run starts the child, and starts it again when it ends, until the context ends. Then it returns after the child's end.
+// Run starts the child, and starts it again when it ends, until the context ends. Then it returns after the child's
+// end.
 func (s *supervisor) Run(ctx context.Context) {
 	if len(s.command) == 0 {
 		return

@@ -167,7 +167,7 @@ func (r *reviewer) mayBeRight(token string) bool {
 	return claims.Expiry > float64(r.now().Add(-clockSkew).Unix())
 }
 
-// audience is whom a token is for: one name, or several (RFC 7519, section 4.1.3).
+// audience is the recipient of a token: one name, or several (RFC 7519, section 4.1.3).
 type audience []string
 
 // UnmarshalJSON implements json.Unmarshaler.

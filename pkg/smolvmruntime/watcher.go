@@ -23,7 +23,7 @@ type watcher struct {
 	prober   *prober
 	reporter *reporter
 
-	// node is the Node as it was read last; nil if there is none. asked says that it has been read.
+	// node is the Node that was read last; nil if there is none. asked says that it has been read.
 	node    *corev1.Node
 	asked   bool
 	nodeAt  time.Time

@@ -77,8 +77,8 @@ func (s *State) DisplaySecret(password string) *corev1.Secret {
 	return secret
 }
 
-// displayVersion returns the version of the Secret for the pod template. The one of a machine that is started stays as it
-// is, so that a new password is no change of the StatefulSet.
+// displayVersion returns the version of the Secret for the pod template. The one of a machine that is started stays as
+// it is, so that a new password is no change of the StatefulSet.
 func (s *State) displayVersion() string {
 	if set := s.Observed.StatefulSet; set != nil && s.replicas() > 0 {
 		return set.Spec.Template.Annotations[AnnotationDisplay]
@@ -89,7 +89,7 @@ func (s *State) displayVersion() string {
 // deletedDisplay stands for the version of a Secret that does not exist.
 const deletedDisplay = "deleted"
 
-// RefreshDisplay returns the version of the pod's Secret that the kubelet has to be told of, so that it replaces the
+// RefreshDisplay returns the version of the pod's Secret that has to be written to the pod, so that it replaces the
 // files of the running pod at once, instead of within two minutes. It is empty if there is nothing to tell. The pod may
 // have another Secret than the one for the next start.
 func (s *State) RefreshDisplay() string {

@@ -65,7 +65,7 @@ func secretOf(spec corev1.PodSpec) string {
 	return ""
 }
 
-// TestNewPasswordChangesThePodAlone: the StatefulSet of a machine that is started stays as it is.
+// TestNewPasswordChangesThePodAlone: the StatefulSet of a machine that is started does not change.
 func TestNewPasswordChangesThePodAlone(t *testing.T) {
 	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "try", UID: "uid"}}
 	vm.Spec.VM.State, vm.Spec.VM.Display = v1.StateRunning, &v1.Display{SPICE: &v1.SPICE{}}

@@ -49,7 +49,7 @@ func RunnerOf(pod *corev1.Pod, container string) (RunnerID, bool) {
 }
 
 // Order returns what the running machine is to be: what is declared, within what this machine can have until it is
-// restarted. RestartFor tells the rest. The CDs stay as they are if it is not known what is for which drive, or if the
+// restarted. RestartFor tells the rest. The CDs do not change if it is not known what is for which drive, or if the
 // pod has no files for them.
 func (s *State) Order() vmconfig.Live {
 	order, started := s.Live, s.Started()
@@ -75,7 +75,7 @@ func (s *State) podHasRepository() bool {
 	return slices.ContainsFunc(s.Pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == volumeRepository })
 }
 
-// changes returns whether an order changes a machine that is as it was started, or one that is known to have changed
+// changes returns whether an order changes a machine that was not changed since its start, or one that is known to have changed
 // since then.
 func (s *State) changes(order vmconfig.Live) bool {
 	started := s.Started()
@@ -89,7 +89,7 @@ func (s *State) changes(order vmconfig.Live) bool {
 	return s.VM.Status.CPUs > 0 && (int(s.VM.Status.CPUs) != order.CurrentCPUs || err == nil && ram.Value() != order.CurrentRAM)
 }
 
-// keepsMedia returns whether CDs that were changed in the declaration stay as they are, because the pod has no files.
+// keepsMedia returns whether CDs that were changed in the declaration are not changed in the machine, because the pod has no files.
 func (s *State) keepsMedia(order vmconfig.Live) bool {
 	there, err := vmconfig.Decode(machineOfPod(s.Pod, s.VM.Name))
 	return err == nil && len(s.Live.Media) == there.CDs() && order.Media == nil && !slices.Equal(s.Live.Media, s.Started().Media)
@@ -149,7 +149,7 @@ func (s *State) Unadjusted() (reason, message string) {
 		return ReasonChanging, fmt.Sprintf("the runner in pod %s applies the changes", s.Pod.Name)
 	}
 	if reason, message = problemsOf(*report); reason == "" && s.keepsMedia(order) {
-		return ReasonMediumNotInserted, fmt.Sprintf("vm.disks.cdrom: all CDs stay as they are because pod %s has no image repository for those that are files; restart the machine", s.Pod.Name)
+		return ReasonMediumNotInserted, fmt.Sprintf("vm.disks.cdrom: no CD is changed because pod %s has no image repository for those that are files; restart the machine", s.Pod.Name)
 	}
 	return reason, message
 }

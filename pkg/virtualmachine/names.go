@@ -24,7 +24,8 @@ const (
 const (
 	// AnnotationMachine has a hash of each part of a pod that needs a restart to change, as JSON, by its field.
 	AnnotationMachine = "kvm-operator.giantswarm.io/machine"
-	// AnnotationLive is what can change of a machine, as it was when its pod was created, as JSON.
+	// AnnotationLive has the fields that can change while the machine runs, with their values at the creation of its
+	// pod, as JSON.
 	AnnotationLive = "kvm-operator.giantswarm.io/live"
 	// AnnotationCloudInit is the hash of the cloud-init data of a pod template, and of the Secret that has the data.
 	AnnotationCloudInit = "kvm-operator.giantswarm.io/cloud-init"

@@ -12,7 +12,8 @@ import (
 	v1 "github.com/kvm-operator/kvm-operator/pkg/apis/vmoperator/v1"
 )
 
-// TestWhatKeepsAMachineIsNamed: every pod that does not serve has a phase, a reason, and a sentence about what is missing.
+// TestWhatKeepsAMachineIsNamed: every pod that does not serve has a phase, a reason, and a sentence about what is
+// missing.
 func TestWhatKeepsAMachineIsNamed(t *testing.T) {
 	began := time.Unix(1000, 0)
 	runs := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(began)}}
@@ -55,7 +56,7 @@ func TestWhatKeepsAMachineIsNamed(t *testing.T) {
 		"the runner failed": {
 			conditions: unready(0), now: waits("CrashLoopBackOff", "back-off"), last: crashed, phase: v1.PhaseFailed, reason: ReasonFailed, message: "QEMUCrashed: it ended",
 		},
-		"the machine is unwell": {conditions: unready(time.Minute), now: runs, phase: v1.PhaseStarting, reason: ReasonUnhealthy, message: "runner status"},
+		"the machine is unhealthy": {conditions: unready(time.Minute), now: runs, phase: v1.PhaseStarting, reason: ReasonUnhealthy, message: "runner status"},
 		"the host is silent": {
 			conditions: []corev1.PodCondition{condition(corev1.PodReady, corev1.ConditionFalse, "", "", time.Hour), ready}, now: runs,
 			phase: v1.PhaseFailed, reason: ReasonHostSilent, message: "host node-1 of pod tiny-0 is not Ready",

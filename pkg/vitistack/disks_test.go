@@ -33,8 +33,8 @@ func shownAll(s *vitistack.State) []string {
 	return all
 }
 
-// TestDisksAreMerged: all subsets of the fields of a disk that a template has, beside all subsets of two new disks, over
-// every template.
+// TestDisksAreMerged: all subsets of the fields of a disk that a template has, beside all subsets of two new disks,
+// over every template.
 func TestDisksAreMerged(t *testing.T) {
 	templates := map[string][]string{"small": {"root", "20Gi"}, "medium": {"root", "40Gi"}, "large": {"root", "80Gi"}}
 	states := 0
@@ -128,7 +128,7 @@ func TestDisks(t *testing.T) {
 	}
 }
 
-// TestStorageClasses: spec §5.3, and a claim that is bound needs no class any longer.
+// TestStorageClasses: spec §5.3, and a claim that is bound no longer needs a class.
 func TestStorageClasses(t *testing.T) {
 	literal, newer := class("default", false, 3), class("newer", true, 9)
 	bound := claim("build-agent-root", corev1.ClaimBound, "gone")
@@ -185,7 +185,8 @@ func vmWith(volume, claim string) *kubevirtv1.VirtualMachine {
 	return vm
 }
 
-// TestClaimsOfDisks: a disk that holds data is never replaced by an empty one, and an object of someone else is not taken.
+// TestClaimsOfDisks: a disk that holds data is never replaced by an empty one, and an object of someone else is not
+// taken.
 func TestClaimsOfDisks(t *testing.T) {
 	foreign := claim("build-agent-root", corev1.ClaimBound, "fast")
 	foreign.Labels = nil

@@ -84,7 +84,7 @@ func TestALife(t *testing.T) {
 		t.Errorf("the VirtualMachine is %q", status.VMName)
 	}
 	s.KubeVirt, s.Observation = vitistack.Unknown, vitistack.Observation{}
-	if status := step("the operator restarts once more", "Stopped", "False/Terminating"); status.VMName != "agent" {
+	if status := step("the operator restarts again", "Stopped", "False/Terminating"); status.VMName != "agent" {
 		t.Errorf("the VirtualMachine is %q", status.VMName)
 	}
 	s.KubeVirt = vitistack.Installed

@@ -16,17 +16,19 @@ type Observation struct {
 	Created bool
 	// Printable is KubeVirt's own word; empty in a new VirtualMachine, or Stopped, which is the default of the API.
 	Printable kubevirtv1.VirtualMachinePrintableStatus
-	// RunStrategy is what the VirtualMachine asks for at this moment. Users change it by starting and stopping.
+	// RunStrategy is the present one of the VirtualMachine. Users change it by starting and stopping.
 	RunStrategy kubevirtv1.VirtualMachineRunStrategy
 	// Failure is the message of the VirtualMachine's condition Failure; empty while it is not True.
 	Failure string
 	// RestartRequired is the message of the VirtualMachine's condition RestartRequired; empty while it is not True.
 	RestartRequired string
-	// Unschedulable is why no node or no quota has room for the guest; empty while there is room, or that is not decided.
+	// Unschedulable is why no node or no quota has room for the guest; empty while there is room, or that is not
+	// decided.
 	Unschedulable string
 
-	// Pending are the differences between the VirtualMachine, as the Machine asks for it, and the guest, each as "what old →
-	// new". They are known only while RestartRequired says that there are some: the guest may take up others by itself.
+	// Pending are the differences between the VirtualMachine, as the Machine asks for it, and the guest, each as "what
+	// old → new". They are known only while RestartRequired says that there are some: the guest may take up others by
+	// itself.
 	Pending []string
 
 	// Instance is true if there is a VirtualMachineInstance. Without one everything below is empty.
@@ -48,7 +50,8 @@ type Observation struct {
 
 	// Node is the node of the guest, empty before it has one.
 	Node string
-	// Interfaces are those with a MAC address, in the order of the guest's hardware, then those that only the guest knows.
+	// Interfaces are those with a MAC address, in the order of the guest's hardware, then those that only the guest
+	// knows.
 	Interfaces []v1alpha1.NetworkInterfaceStatus
 	// Disks are those with a claim, in the order of the guest's hardware.
 	Disks []v1alpha1.DiskStatus

@@ -12,8 +12,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/apis/vitistack/v1alpha1"
 )
 
-// needsRestart returns whether there is a guest to which changes wait for its next start: one that runs, or one that does not
-// get that far, because it waits for what it will not have any longer. KubeVirt decides which changes do.
+// needsRestart returns whether there is a guest to which changes wait for its next start: one that runs, or one that
+// does not get that far, because what it waits for was removed. KubeVirt decides which changes do.
 func needsRestart(o Observation) bool {
 	switch o.Phase {
 	case kubevirtv1.Running, kubevirtv1.VmPhaseUnset, kubevirtv1.Pending, kubevirtv1.Scheduling:
@@ -23,8 +23,8 @@ func needsRestart(o Observation) bool {
 }
 
 // restartToken is the value of the annotation that approves a restart. It stands for the guest, so that it is worth one
-// restart, for what differs between that and the VirtualMachine, and for what the spec asks of the VirtualMachine, so that a
-// later change needs another approval, also one that has not reached the VirtualMachine yet.
+// restart, for what differs between that and the VirtualMachine, and for what the spec asks of the VirtualMachine, so
+// that a later change needs another approval, also one that has not reached the VirtualMachine yet.
 func (s *State) restartToken(o Observation) string {
 	type disk struct {
 		Name, Claim, Bus, AccessMode string
@@ -55,11 +55,12 @@ func (s *State) restartToken(o Observation) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// restarts returns whether KubeVirt starts a guest again that was ended. It does so without a request for one run strategy.
+// restarts returns whether KubeVirt starts a guest again that was ended. It does so without a request for one run
+// strategy.
 func restarts(o Observation) bool { return o.RunStrategy == kubevirtv1.RunStrategyAlways }
 
-// RestartApproved returns whether the guest is to be restarted now: it needs that, the Machine's annotation approves this
-// restart, and the next guest can start. Everyone who may change the Machine may approve.
+// RestartApproved returns whether the guest is to be restarted now: it needs that, the Machine's annotation approves
+// this restart, and the next guest can start. Everyone who may change the Machine may approve.
 func (s *State) RestartApproved() bool {
 	return s.VMI != nil && s.approved(s.Observation) && s.restartWaits(s.Observation) == ""
 }
@@ -80,8 +81,8 @@ func (s *State) approved(o Observation) bool {
 	return needsRestart(o) && restarts(o) && s.Machine.Annotations[v1alpha1.AnnotationApproveRestart] == s.restartToken(o)
 }
 
-// awaitingRestart returns the condition AwaitingRestart. applied says whether the VirtualMachine is as wanted, without which
-// nothing is restarted.
+// awaitingRestart returns the condition AwaitingRestart. applied says whether the VirtualMachine is as wanted, without
+// which nothing is restarted.
 func (s *State) awaitingRestart(o Observation, applied bool) finding {
 	if !needsRestart(o) {
 		return finding{}

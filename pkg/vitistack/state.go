@@ -77,8 +77,8 @@ type Observed struct {
 	Claims map[string]*corev1.PersistentVolumeClaim
 	// Sources are the values that spec.cloudInit refers to. Missing ones are not in it.
 	Sources map[Source][]byte
-	// MACs are the older Machines of the namespace, by the MAC addresses that they have or may get: see TakenMACs. An older
-	// Machine keeps an address that a younger one has too.
+	// MACs are the older Machines of the namespace, by the MAC addresses that they have or may get: see TakenMACs. An
+	// older Machine keeps an address that a younger one has too.
 	MACs map[string]string
 	// KubeVirt says whether VM and VMI are known.
 	KubeVirt KubeVirt
@@ -171,8 +171,9 @@ type CloudInit struct {
 	Secret string
 	// ConfigDrive selects the kind of disk; NoCloud otherwise.
 	ConfigDrive bool
-	// Kept is the volume of the VirtualMachine that exists, if that and Secret stay as they are, because a source of the
-	// data is gone; nil otherwise. Of the other fields only Secret is set then, and Missing, which says what is gone.
+	// Kept is the volume of the VirtualMachine that exists, if that and Secret are kept unchanged, because a source of
+	// the data is gone; nil otherwise. Of the other fields only Secret is set then, and Missing, which says what is
+	// gone.
 	Kept    *kubevirtv1.VolumeSource
 	Missing string
 }
@@ -180,8 +181,8 @@ type CloudInit struct {
 // ownerKind is the kind of the owners that objects of Machines name.
 const ownerKind = "Machine.vitistack.io"
 
-// Owner is the owner of the objects of a handler. A DataVolume has that of claims, because CDI copies the annotations of the
-// one to the other.
+// Owner is the owner of the objects of a handler. A DataVolume has that of claims, because CDI copies the annotations
+// of the one to the other.
 func (s *State) Owner(handler string) ownership.Owner {
 	if handler == HandlerImport || handler == HandlerHandOver {
 		handler = HandlerStorage
@@ -189,15 +190,16 @@ func (s *State) Owner(handler string) ownership.Owner {
 	return ownership.Owner{Kind: ownerKind, Namespace: s.Machine.Namespace, Name: s.Machine.Name, UID: s.Machine.UID, Handler: handler}
 }
 
-// Places are where the objects of a Machine are: in its namespace. An annotation alone makes no object the Machine's: KubeVirt
-// copies those of a VirtualMachine and its claims to their clones and snapshots, which hold the data of others.
+// Places are where the objects of a Machine are: in its namespace. An annotation alone makes no object the Machine's:
+// KubeVirt copies those of a VirtualMachine and its claims to their clones and snapshots, which hold the data of
+// others.
 func (s *State) Places() apply.Places {
 	return apply.Places{Namespaces: []string{s.Machine.Namespace}, Counts: apply.CountsBy(s.made)}
 }
 
-// made returns whether an object that names the Machine as its owner is one that the operator makes, and not a copy of one:
-// by its name, and claims, whose names may be of a user's choice, by their controller, which the operator sets. Its UID is
-// another one after a restore from a backup.
+// made returns whether an object that names the Machine as its owner is one that the operator makes, and not a copy of
+// one: by its name, and claims, whose names may be of a user's choice, by their controller, which the operator sets.
+// Its UID is another one after a restore from a backup.
 func (s *State) made(object metav1.Object) bool {
 	switch object.(type) {
 	case *kubevirtv1.VirtualMachine:

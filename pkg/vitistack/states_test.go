@@ -126,7 +126,7 @@ func eachFault(call func(problem string, results []chain.Result)) {
 		for _, errs := range faults() {
 			call(p, results(errs))
 		}
-		// The first handler says once more what is wrong with the spec.
+		// The first handler says again what is wrong with the spec.
 		call(p, results(map[string]error{vitistack.HandlerNetwork: problem.Newf(p, "%s of the spec", p)}))
 	}
 }

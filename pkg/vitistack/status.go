@@ -13,9 +13,9 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
-// Status returns the status of the Machine after a pass whose handlers had the results. It is computed from the state: of the
-// status until now, only the phase counts, and that only where KubeVirt does not know the guest's. Without a substantive
-// change it is exactly the status until now, so that it need not be written.
+// Status returns the status of the Machine after a pass whose handlers had the results. It is computed from the state:
+// of the status until now, only the phase counts, and that only where KubeVirt does not know the guest's. Without a
+// substantive change it is exactly the status until now, so that it need not be written.
 func Status(s *State, results []chain.Result) v1alpha1.MachineStatus {
 	old := s.Machine.Status.DeepCopy()
 	next := old.DeepCopy()
@@ -69,7 +69,7 @@ func deleted(s *State, results []chain.Result, status *v1alpha1.MachineStatus) {
 // longDeletion is after how long a deletion says what it waits for.
 const longDeletion = 2 * time.Minute
 
-// unknown fills in the status while it is not known what KubeVirt has: it stays as it is, because a restart of the
+// unknown fills in the status while it is not known what KubeVirt has: it keeps the last one, because a restart of the
 // operator is no news about the guest.
 func unknown(s *State, status *v1alpha1.MachineStatus) {
 	if status.Phase != "" && meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady) != nil {
@@ -169,8 +169,8 @@ func notes(s *State, o Observation) string {
 	return text
 }
 
-// summary returns the text of problems for Ready: their messages. If they are of several types, these come first, because
-// the reason names only the first of them.
+// summary returns the text of problems for Ready: their messages. If they are of several types, these come first,
+// because the reason names only the first of them.
 func summary(problems []Problem) string {
 	if types := typesOf(problems); len(types) > 1 {
 		return strings.Join(types, ", ") + ": " + list(problems)

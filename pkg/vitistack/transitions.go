@@ -72,7 +72,7 @@ func Transitions(old, next v1alpha1.MachineStatus) []Event {
 		c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAwaitingRestart)
 		return c != nil && c.Reason == v1alpha1.ReasonRestarting
 	}
-	normal(restarting(next) && !restarting(old), v1alpha1.EventRestarting, "the guest is restarted, as it was approved")
+	normal(restarting(next) && !restarting(old), v1alpha1.EventRestarting, "the operator restarts the guest, because the restart was approved")
 
 	for _, t := range Errors(old, next) {
 		events = append(events, Event{Type: corev1.EventTypeWarning, Reason: t, Message: text.Beginning(explanation(next, t), mostNote)})

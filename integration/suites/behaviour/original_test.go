@@ -136,7 +136,7 @@ func untouched(t *testing.T, config *v1alpha1.KVMConfig, objects []*unstructured
 		t.Errorf("finalizers %v, want %v", current.Finalizers, want)
 	}
 	if diff := cmp.Diff(nodes, current.Status.Cluster, cmp.Comparer(func(a, b metav1.Time) bool { return a.Unix() == b.Unix() })); diff != "" {
-		t.Errorf("status.cluster is not the original's any longer (-want +got):\n%s", diff)
+		t.Errorf("status.cluster is no longer the original's (-want +got):\n%s", diff)
 	}
 	if n := len(current.Status.Conditions); n != 1 || current.Status.KVM != nil || len(current.Status.Nodes) != 0 || current.Status.Versions != nil {
 		t.Errorf("the status has %d conditions and more of this operator, want Ready alone: %+v", n, current.Status)

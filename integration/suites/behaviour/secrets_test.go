@@ -235,7 +235,7 @@ func lose(t *testing.T, config *v1alpha1.KVMConfig, secret *corev1.Secret, condi
 		return client.IgnoreNotFound(err)
 	})
 	if theLab.Exists(t, secret) {
-		t.Errorf("Secret %s was made after its loss had been told of", secret.Name)
+		t.Errorf("Secret %s was created after its loss had been reported", secret.Name)
 	}
 	theLab.AwaitCondition(t, config, goesOn("InfrastructureReady"))
 }

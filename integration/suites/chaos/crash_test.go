@@ -11,7 +11,7 @@ import (
 var every = flag.Int("every", 17, "take every so many-eth `point` of those where an operation can crash; 1 for all")
 
 // TestDrainSurvivesACrashAtEveryWrite: drains, and changes of masters whose members belong to a real etcd, end as they
-// do without a crash, wherever the operator crashes. No rule is violated on the way.
+// do without a crash, even if the operator crashes at any write. No rule is violated on the way.
 func TestDrainSurvivesACrashAtEveryWrite(t *testing.T) {
 	for operation := range chaos.Operations {
 		t.Run(operation, func(t *testing.T) {
@@ -22,7 +22,7 @@ func TestDrainSurvivesACrashAtEveryWrite(t *testing.T) {
 	}
 }
 
-// TestFoundingSurvivesACrashAtEveryWrite: etcd is founded wherever the operator crashes while it creates a cluster,
+// TestFoundingSurvivesACrashAtEveryWrite: etcd is founded even if the operator crashes while it creates a cluster,
 // even if masters, with or without machines, are then removed from the spec.
 func TestFoundingSurvivesACrashAtEveryWrite(t *testing.T) {
 	crashes(t, "a cluster is made", func(ctx context.Context, w *chaos.World) (int, []string, []string) {

@@ -57,7 +57,7 @@ func (target Target) pack(t *testing.T, name string, manifest map[string]any) st
 	return path
 }
 
-// upper is a layer as it comes of a machine's overlay: it has a file, and a whiteout of overlayfs.
+// upper is a layer of a machine's overlay: it has a file, and a whiteout of overlayfs.
 func upper(t *testing.T) []byte {
 	t.Helper()
 	var content bytes.Buffer

@@ -107,7 +107,7 @@ func (o *operations) runWeb() {
 	o.workload("", "rollout", "status", "deployment/web", "--timeout=10m")
 }
 
-// removeMiddle: only the removed worker is drained, wherever it is in the list.
+// removeMiddle: only the removed worker is drained, regardless of its place in the list.
 func (o *operations) removeMiddle() {
 	before := o.nodes()
 	o.patch(`[{"op":"remove","path":"/spec/cluster/workers/1"},{"op":"remove","path":"/spec/kvm/workers/1"}]`)

@@ -68,7 +68,7 @@ func TestFaultQEMUHangs(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Kill(qemu.id, syscall.SIGCONT) })
 	begun := time.Now()
 	s.becomes(t, vm, "unhealthy", isUnhealthy)
-	t.Logf("unwell after %s", time.Since(begun).Round(100*time.Millisecond))
+	t.Logf("unhealthy after %s", time.Since(begun).Round(100*time.Millisecond))
 	qemu.signal(t, syscall.SIGCONT)
 	s.becomes(t, vm, "healthy", runs)
 	if seen.starts() != 1 {
@@ -93,8 +93,8 @@ func TestFaultGuestIgnoresThePowerButton(t *testing.T) {
 	}
 }
 
-// TestFaultNoOperatorWhileAGuestShutsDown: a machine whose guest shut itself down is not started again while no operator
-// runs that could say whether it should be.
+// TestFaultNoOperatorWhileAGuestShutsDown: a machine whose guest shut itself down is not started again while no
+// operator runs that could say whether it should be.
 func TestFaultNoOperatorWhileAGuestShutsDown(t *testing.T) {
 	isLong(t)
 	s := newStage(t, "parked")
@@ -188,8 +188,8 @@ func isUnhealthy(s v1.VirtualMachineStatus) bool {
 // cuts is how often the link is cut. After a few of them, the operator takes five seconds or more for the next link.
 const cuts = 12
 
-// TestFaultLinkIsCut: however often the link between operator and runner is cut, changes take effect, and nothing is left
-// of the links.
+// TestFaultLinkIsCut: however often the link between operator and runner is cut, changes take effect, and nothing is
+// left of the links.
 func TestFaultLinkIsCut(t *testing.T) {
 	isLong(t)
 	s, vm, _ := faulty(t, "link-cut")

@@ -31,7 +31,8 @@ const (
 	rounds = 2
 	// noise is the tolerance for such a machine.
 	noise = time.Second
-	// goalBeside is the goal of the time beside clusters in trouble, divided by the time alone. The benchmark prints it.
+	// goalBeside is the goal of the time beside clusters with faults, divided by the time alone. The benchmark prints
+	// it.
 	goalBeside = 1.05
 	// troubled is the label of a cluster whose API server has a fault.
 	troubled = "troubled"
@@ -187,9 +188,9 @@ func (c *aCrowd) verify(t testing.TB, kinds map[string]trouble, before map[strin
 func (c *aCrowd) judge(t testing.TB) (alone, beside time.Duration) {
 	t.Helper()
 	alone, beside = c.compare(t)
-	t.Logf("%d clusters converge within %s alone, within %s beside %d in trouble", len(c.healthy), alone, beside, len(c.broken))
+	t.Logf("%d clusters converge within %s alone, within %s beside %d with faults", len(c.healthy), alone, beside, len(c.broken))
 	if beside > alone*3/2+noise {
-		t.Errorf("beside clusters in trouble it takes %s, alone %s", beside, alone)
+		t.Errorf("beside clusters with faults it takes %s, alone %s", beside, alone)
 	}
 	return alone, beside
 }
@@ -210,7 +211,7 @@ func BenchmarkBulkheads(b *testing.B) {
 		b.ReportMetric(beside.Seconds(), "s-beside-trouble")
 		ratio := beside.Seconds() / alone.Seconds()
 		b.ReportMetric(ratio, "ratio")
-		b.Logf("%d clusters beside %d in trouble take %.2f times as long as alone, the goal is at most %v: %s", len(c.healthy), len(c.broken), ratio, goalBeside,
+		b.Logf("%d clusters beside %d with faults take %.2f times as long as alone, the goal is at most %v: %s", len(c.healthy), len(c.broken), ratio, goalBeside,
 			verdict(ratio <= goalBeside))
 	}
 }

@@ -37,7 +37,7 @@ func TestNodesAndTheirPods(t *testing.T) {
 	t.Run("the readiness gate closes when the Node is deleted", func(t *testing.T) { closesWithoutNode(t, l) })
 	t.Run("Ready needs add-ons that serve, Available does not", func(t *testing.T) { needsAddOns(t, l) })
 	t.Run("nothing happens while the API server is away", func(t *testing.T) { staysWhileBlind(t, l, line) })
-	t.Run("writes that hang are told of, and hold up nothing else", func(t *testing.T) { writesHang(t, l) })
+	t.Run("writes that hang are reported, and hold up nothing else", func(t *testing.T) { writesHang(t, l) })
 	t.Run("addresses follow pods at once", func(t *testing.T) { followsAtOnce(t, l, first) })
 	l.change(t, func(c *v1alpha1.KVMConfig) {
 		c.Spec.Remediation = &v1alpha1.Remediation{Enabled: true}

@@ -34,7 +34,7 @@ func TestDeclaredMachineChangesWhileItRuns(t *testing.T) {
 	v.Await(t, 0, "tiny: ready", tinyBoots)
 	hasMedia(t, v, 1)
 	link := connect(t, v)
-	link.await(t, "as it was started", func(r vmconfig.Report) bool {
+	link.await(t, "unchanged since its start", func(r vmconfig.Report) bool {
 		return r.State == "Running" && r.CPUs == 2 && r.Accelerator == "tcg" && r.RAM == machine.Live.CurrentRAM && !r.Busy &&
 			len(r.Problems) == 1 && strings.Contains(r.Problems[vmconfig.PartMedia], "missing.iso")
 	})

@@ -20,11 +20,12 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/harness/definitions"
 )
 
-// cdi is a fake. It plays CDI's controller, which makes the claim of a DataVolume and runs a pod that fills it: the module
-// proxy has CDI's API types, of which the definition is made, and not its programs. It does what CDI does to the objects
-// (pkg/controller/datavolume of kubevirt/containerized-data-importer): the claim has the labels and annotations of the
-// DataVolume, and it as its controller. Nothing is fetched, and volumes are names only. What becomes of a DataVolume that
-// is deleted is up to the real garbage collector, and whether a guest may start to the real virt-controller.
+// cdi is a fake. It plays CDI's controller, which makes the claim of a DataVolume and runs a pod that fills it: the
+// module proxy has CDI's API types, of which the definition is made, and not its programs. It does what CDI does to the
+// objects (pkg/controller/datavolume of kubevirt/containerized-data-importer): the claim has the labels and annotations
+// of the DataVolume, and it as its controller. Nothing is fetched, and volumes are names only. What happens to a
+// DataVolume that is deleted is up to the real garbage collector, and whether a guest may start to the real
+// virt-controller.
 //
 // Unless a test says otherwise, imports succeed at once.
 type cdi struct {

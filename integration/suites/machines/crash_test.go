@@ -198,7 +198,7 @@ func (p *place) crashAt(o operation, k int, want []string) {
 	})
 }
 
-// it returns the Machine of a place, as it was declared.
+// it returns the declared Machine of a place.
 func (p *place) it() *v1alpha1.Machine { return &v1alpha1.Machine{ObjectMeta: metaIn(p, "vm")} }
 
 // begin brings the Machine to where the step begins, without an operator in the end.

@@ -75,7 +75,7 @@ func TestDisksAreImported(t *testing.T) {
 	p.operator.healthy(t)
 }
 
-// TestImportsSurviveACrashAtEveryWrite: the disk is filled once, and kept, wherever the operator crashes.
+// TestImportsSurviveACrashAtEveryWrite: the disk is filled once, and kept, even if the operator crashes at any write.
 func TestImportsSurviveACrashAtEveryWrite(t *testing.T) {
 	needKubeVirt(t)
 	c := startCDI(t)

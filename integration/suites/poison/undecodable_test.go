@@ -113,7 +113,7 @@ func TestAClusterWhoseObjectCannotBeDecodedAnyLongerStaysAsItIs(t *testing.T) {
 		t.Error("the operator has made a Service again, of a cluster that it cannot know")
 	}
 	if after := objectsOf(t, "turns"); after != strings.Replace(before, "Service worker\n", "", 1) {
-		t.Errorf("the cluster does not stay as it is:\n%s\nwas\n%s", after, before)
+		t.Errorf("the cluster changes:\n%s\nwas\n%s", after, before)
 	}
 	// The deletion continues when the object can be decoded. No controller manager runs here that would complete it.
 	set(t, config, path, "1")
@@ -166,7 +166,7 @@ func awaitEvents(t *testing.T, of, text string, want int) {
 			}
 		}
 		if got != want {
-			return fmt.Errorf("%d events tell of %s, want %d", got, of, want)
+			return fmt.Errorf("%d events are about %s, want %d", got, of, want)
 		}
 		return nil
 	})

@@ -70,7 +70,7 @@ func grown(t *testing.T, vm *v1alpha1.SmolVM) error {
 	return stopped(t, vm)
 }
 
-// TestOperationsSurviveACrashAtEveryWrite: whichever answer of the API server is the last that a controller gets, the next
+// TestOperationsSurviveACrashAtEveryWrite: a controller may crash after any answer of the API server, and the next
 // one ends where one without a crash does, and no machine is made or started twice.
 func TestOperationsSurviveACrashAtEveryWrite(t *testing.T) {
 	for name, o := range operations {

@@ -111,7 +111,7 @@ var operations = map[string]operation{
 }
 
 // TestMachinesSurviveACrashAtEveryWrite: after a crash at any write, and a restart, a machine is as without it. No pod was
-// created or deleted once more than needed.
+// created or deleted more often than needed.
 func TestMachinesSurviveACrashAtEveryWrite(t *testing.T) {
 	top, number := t, 0 // operators outlive subtests
 	operator := serve(top)

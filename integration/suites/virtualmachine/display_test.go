@@ -34,7 +34,7 @@ func TestPasswordOfADisplay(t *testing.T) {
 	}
 
 	lab.Change(t, theLab, made, func(s *corev1.Secret) { s.Data[vmconfig.DisplayPassword] = []byte("mine") })
-	await(t, vm, "told of its password", func() error {
+	await(t, vm, "notified of its password", func() error {
 		theLab.Get(t, made)
 		if theLab.Get(t, pod); pod.Annotations[virtualmachine.AnnotationDisplay] != made.ResourceVersion {
 			return fmt.Errorf("the pod has %v", pod.Annotations)

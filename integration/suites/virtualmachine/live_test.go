@@ -37,7 +37,7 @@ func TestRunningMachineChanges(t *testing.T) {
 
 	theRunners.Fail(pod.Name, vmconfig.PartRAM, "the guest keeps it")
 	lab.Change(t, theLab, vm, func(vm *v1.VirtualMachine) { vm.Spec.VM.CurrentRAM = ptr.To("1Gi") })
-	await(t, vm, "in trouble", func() error {
+	await(t, vm, "with a problem", func() error {
 		c := meta.FindStatusCondition(current(t, vm).Status.Conditions, "ChangesApplied")
 		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != "MemoryNotAdjusted" {
 			return fmt.Errorf("it says %+v", c)

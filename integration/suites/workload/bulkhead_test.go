@@ -164,7 +164,7 @@ func TestFiftyClustersAreSmall(t *testing.T) {
 		}
 		return nil
 	})
-	t.Logf("all were told of a Node after %s", time.Since(began))
+	t.Logf("all were notified of a Node after %s", time.Since(began))
 }
 
 // TestSlowClusterIsConnectedAllTheSame: the cluster is connected and does not delay others.

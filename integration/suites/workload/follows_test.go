@@ -73,7 +73,7 @@ func TestNodesAreFollowed(t *testing.T) {
 	t.Logf("told after %s (added), %s (changed), %s (removed)", added, changed, removed)
 	for _, took := range []time.Duration{added, changed, removed} {
 		if took > 10*time.Second {
-			t.Errorf("a change was told of after %s, want milliseconds", took)
+			t.Errorf("a change was reported after %s, want milliseconds", took)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestHeartbeatsAreNoNews(t *testing.T) {
 		return nil
 	})
 	if n := w.of("heart") - before; n != 0 {
-		t.Errorf("%d changes were told of", n)
+		t.Errorf("%d changes were reported", n)
 	}
 	n.Spec.Unschedulable = true
 	w.told("heart", func() { must(t, other.Update(t.Context(), n)) })
@@ -248,10 +248,10 @@ func TestEnsureBeforeStartLosesNothing(t *testing.T) {
 	w.start()
 	awaitState(t, c, 3*soon, workload.State{Phase: workload.Connected})
 	if got := w.of("early"); got != 1 {
-		t.Errorf("%d changes were told of when the cluster was connected, want 1", got)
+		t.Errorf("%d changes were reported when the cluster was connected, want 1", got)
 	}
 	if got := gone.State().Phase; got != workload.Connecting || w.of("gone") != 0 {
-		t.Errorf("the forgotten cluster is %s and %d changes were told of", got, w.of("gone"))
+		t.Errorf("the forgotten cluster is %s and %d changes were reported", got, w.of("gone"))
 	}
 	w.stop()
 	if _, ok := c.Client(); ok {

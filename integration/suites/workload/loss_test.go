@@ -129,7 +129,7 @@ func TestNewCertificateReplacesTheCluster(t *testing.T) {
 	w := newWorld(t)
 	c := w.connect("rotated", accessBy(configFor(t, "rotated", "system:masters")))
 	if same := w.Ensure(named("rotated"), accessBy(configFor(t, "rotated", "system:masters"))); same == c {
-		t.Error("another certificate has left the cluster as it was")
+		t.Error("another certificate has not changed the cluster")
 	}
 	next := w.Get(named("rotated"))
 	awaitState(t, next, 3*soon, workload.State{Phase: workload.Connected})

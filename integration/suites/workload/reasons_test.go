@@ -150,7 +150,7 @@ func TestFoundingClusterIsAskedForReadinessOnly(t *testing.T) {
 		}
 	}
 	if n := w.of("founding"); n != 1 {
-		t.Errorf("%d changes were told of, want 1: nothing is new after the first attempt", n)
+		t.Errorf("%d changes were reported, want 1: nothing is new after the first attempt", n)
 	}
 }
 

@@ -42,7 +42,7 @@ type jwtClaim struct {
 	Prefix string `json:"prefix"`
 }
 
-// authentication says whom the API server accepts besides holders of its own certificates and tokens: the OIDC
+// authentication configures which users the API server accepts besides holders of its own certificates and tokens: the OIDC
 // provider, if any, and anonymous clients for the three health paths, which the kubelet's and the runner's probes
 // request.
 func authentication(oidc v1alpha1.OIDC) authenticationConfiguration {

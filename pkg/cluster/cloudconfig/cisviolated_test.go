@@ -59,6 +59,6 @@ func violateInAddons(n *bootedNode) {
 		}
 	}
 	n.addons = append(n.addons, &appsv1.DaemonSet{ObjectMeta: meta}, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{everything}}, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{Name: "cluster-admin"}, Subjects: []rbacv1.Subject{{Kind: rbacv1.GroupKind, Name: "everybody"}},
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{Name: "cluster-admin"}, Subjects: []rbacv1.Subject{{Kind: rbacv1.GroupKind, Name: "all-users"}},
 	})
 }

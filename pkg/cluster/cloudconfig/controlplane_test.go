@@ -39,7 +39,7 @@ func TestTheControlPlaneOfAMasterWorks(t *testing.T) {
 	}
 	admin := m.params.Certificates[pki.Operator]
 
-	m.eventually(t, "the API server is ready, says anybody", m.api("GET", "/readyz", "", nil, nil), 200)
+	m.eventually(t, "an anonymous request finds the API server ready", m.api("GET", "/readyz", "", nil, nil), 200)
 	m.eventually(t, "an anonymous request for anything else is refused", m.api("GET", "/version", "", nil, nil), 401)
 	m.eventually(t, "the holder of the operator's certificate is an administrator", m.api("GET", "/api/v1/secrets", "", &admin, nil), 200)
 	const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/"

@@ -104,7 +104,7 @@ type Machine struct {
 	Master           bool
 	Masters, Healthy int
 	// Serves means that the runner reports the machine of a master as healthy. Votes means that its member of etcd has
-	// a vote and responds, or that this will be known in a moment.
+	// a vote and responds, or that no member was asked yet.
 	Serves, Votes bool
 	// Node is the Node; nil if there is none. Node and Pods, the pods on it, are known if Connected. Now is the time at
 	// which they were read, by the clock of their API server.

@@ -37,13 +37,13 @@ func TestWhenNothingOfAPodRuns(t *testing.T) {
 		want bool
 	}{
 		"its container runs": {with(func(*corev1.Pod) {}), false},
-		"its container has ended, and may have begun once more": {with(func(p *corev1.Pod) { p.Status.ContainerStatuses = terminated }), false},
-		"it has ended":                              {with(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), true},
-		"it was deleted by force":                   {with(func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = ptr.To[int64](0) }), true},
-		"no host was ever found for it":             {with(func(p *corev1.Pod) { p.Spec.NodeName = "" }), true},
-		"its host has not said anything yet":        {with(func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }), false},
-		"its container waits to be started":         {with(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = corev1.ContainerState{} }), false},
-		"its container is about to begin once more": {with(func(p *corev1.Pod) { p.DeletionTimestamp, p.Status.ContainerStatuses = nil, terminated }), false},
+		"its container has ended, and may have started again": {with(func(p *corev1.Pod) { p.Status.ContainerStatuses = terminated }), false},
+		"it has ended":                          {with(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), true},
+		"it was deleted by force":               {with(func(p *corev1.Pod) { p.DeletionGracePeriodSeconds = ptr.To[int64](0) }), true},
+		"no host was ever found for it":         {with(func(p *corev1.Pod) { p.Spec.NodeName = "" }), true},
+		"its host has not said anything yet":    {with(func(p *corev1.Pod) { p.Status.ContainerStatuses = nil }), false},
+		"its container waits to be started":     {with(func(p *corev1.Pod) { p.Status.ContainerStatuses[0].State = corev1.ContainerState{} }), false},
+		"its container is about to start again": {with(func(p *corev1.Pod) { p.DeletionTimestamp, p.Status.ContainerStatuses = nil, terminated }), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Stopped(test.pod); got != test.want {

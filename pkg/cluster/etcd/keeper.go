@@ -202,7 +202,7 @@ func (k *Keeper) turn(ctx context.Context, c *clients, access Access, masters []
 	step := Decide(o.members, masters)
 	switch {
 	case under != nil && (step.Reason != ReasonNoQuorum || len(o.members) == 1):
-		step = k.upkeep.told() // until upkeep is over, the list stays as it is
+		step = k.upkeep.told() // during maintenance, the list does not change
 	case step.Action != None:
 		step, acted = k.act(ctx, o, step)
 	case k.upkeep.rests(o.full()):

@@ -11,7 +11,7 @@ type Vote int
 const (
 	// VoteUnknown means that the vote is unknown because the members do not respond.
 	VoteUnknown Vote = iota
-	// VoteAwaited means that no member was asked yet; the vote will be known in a moment.
+	// VoteAwaited means that no member was asked yet.
 	VoteAwaited
 	// VoteNone means that it has no member, or one that was added and has not started.
 	VoteNone

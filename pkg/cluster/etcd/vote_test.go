@@ -58,7 +58,7 @@ func TestWhoHasAVote(t *testing.T) {
 			}
 		}
 	}
-	expect("before anybody is asked", 0, map[string]Vote{"etcd-m1": VoteAwaited})
+	expect("before a member is asked", 0, map[string]Vote{"etcd-m1": VoteAwaited})
 	k.note(nil)
 	expect("when no member answers", 0, map[string]Vote{"etcd-m1": VoteUnknown})
 	k.note([]Member{{Name: "etcd-m1", Healthy: true}, {Name: "etcd-m2"}, {Name: "etcd-m3", Healthy: true, Learner: true}, {Name: ""}})

@@ -92,7 +92,7 @@ func (p Placement) prepare() error {
 	return errors.Join(os.Chmod(p.Root, 0o755), os.Chmod(data, 0o700), writeThrough(filepath.Join(p.Root, TokenFile), p.Token)) //nolint:gosec // the root of a file system
 }
 
-// size returns the size of the existing disk or DiskSize, whichever is larger. Find has checked what the disk is.
+// size returns the larger of DiskSize and the size of the existing disk. Find has checked what the disk is.
 func (p Placement) size(path string) int64 {
 	if info, err := os.Lstat(path); err == nil {
 		return max(p.DiskSize, info.Size())

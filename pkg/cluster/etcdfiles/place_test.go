@@ -193,12 +193,12 @@ func TestNothingIsPlacedUnderAMachine(t *testing.T) {
 
 func TestNothingIsPlacedOfNothing(t *testing.T) {
 	volume := t.TempDir()
-	write(t, filepath.Join(volume, Image), "as it was")
+	write(t, filepath.Join(volume, Image), "unchanged")
 	p := Placement{Volume: volume, Root: t.TempDir(), Token: testToken, DiskSize: 64 << 20}
 	if err := p.Place(t.Context()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it ended with %v", err)
 	}
-	if kept, err := os.ReadFile(filepath.Join(volume, Image)); err != nil || string(kept) != "as it was" {
+	if kept, err := os.ReadFile(filepath.Join(volume, Image)); err != nil || string(kept) != "unchanged" {
 		t.Errorf("the disk is %q, %v", kept, err)
 	}
 }

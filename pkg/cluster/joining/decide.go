@@ -17,7 +17,7 @@ import (
 // Verdict is what to do about a certificate signing request.
 type Verdict string
 
-// Verdicts. None of them denies a request: what is wrong now may be right in a moment, such as the address of a pod
+// Verdicts. None of them denies a request: what is wrong now may soon be right, such as the address of a pod
 // that was just created, and a request that is not approved expires by itself.
 const (
 	// Approve makes kube-controller-manager sign the certificate.

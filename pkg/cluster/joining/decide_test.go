@@ -241,7 +241,7 @@ var decisions = map[string]struct {
 	"a pod that does not exist":                 {client(commonName("system:node:gone")), `Wait NotANodePod: "gone" is no node pod of this cluster`},
 	"a serving certificate of no pod":           {serving(byNode("system:node:gone"), commonName("system:node:gone")), `Wait NotANodePod: "gone" is no node pod of this cluster`},
 	"a renewal by a node whose pod is gone":     {client(byNode("system:node:gone"), commonName("system:node:gone")), `Wait NotANodePod: "gone" is no node pod of this cluster`},
-	"a Node's identity by its token once more":  {client(commonName("system:node:ready"), byToken(world.Tokens.Current(m0))), "Wait NodeHasJoined: Node ready has been Ready and has a certificate; a bootstrap token does not get its identity again. If its machine has lost the certificate, delete the pod"},
+	"a Node's identity by its token again":      {client(commonName("system:node:ready"), byToken(world.Tokens.Current(m0))), "Wait NodeHasJoined: Node ready has been Ready and has a certificate; a bootstrap token does not get its identity again. If its machine has lost the certificate, delete the pod"},
 	"a name of another server":                  {serving(dns(podName, "kubernetes.default.svc")), `Wait WrongAddress: the name "kubernetes.default.svc" is not that of node pod ` + podName},
 	"an address of another pod":                 {serving(ips("10.0.0.7", "10.0.0.8")), "Wait WrongAddress: the address 10.0.0.8 is not one of node pod " + podName + ", which has [10.0.0.7 fd00::7]"},
 	"no address":                                {serving(ips()), "Wait WrongAddress: the request has no address"},

@@ -56,7 +56,7 @@ func TestATokenGivesOneIdentityOnce(t *testing.T) {
 	}
 }
 
-// TestARecordIsOfOnePod: a record is read as it was written, and is ignored if it is another pod's.
+// TestARecordIsOfOnePod: a record is read unchanged, and is ignored if it is another pod's.
 func TestARecordIsOfOnePod(t *testing.T) {
 	for name, record := range map[string]joining.Record{
 		"a key": {Key: "abc", At: noon}, "a key that joined": {Key: "abc", At: noon, Joined: true}, "joined before it was noted": {At: noon, Joined: true},

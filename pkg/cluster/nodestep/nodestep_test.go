@@ -174,7 +174,7 @@ func TestStepsOfNodes(t *testing.T) {
 		"the guest has just shut down":      {seen{Pod: pod(ended(0, "Completed", "GuestShutDown: the guest shut itself down\n"))}, ok("Failed", "the machine is restarted; last time it ended with GuestShutDown: the guest shut itself down")},
 		"the machine boots":                 {seen{Pod: pod(running)}, ok("Booting", "the machine boots: its kubelet does not answer yet")},
 		"the first master boots":            {seen{Pod: pod(running), API: nodestep.APIUnreachable}, ok("Booting", "the machine boots: its kubelet does not answer yet")},
-		"the machine boots once more":       {seen{Pod: pod(running, endedBefore(21, "Error", "QEMUCrashed: x\n")), API: connected, Node: node("Unknown", "", "")}, ok("NotReady", "the machine hangs or reboots: neither its Node nor its kubelet answers; last time it ended with QEMUCrashed: x")},
+		"the machine boots again":           {seen{Pod: pod(running, endedBefore(21, "Error", "QEMUCrashed: x\n")), API: connected, Node: node("Unknown", "", "")}, ok("NotReady", "the machine hangs or reboots: neither its Node nor its kubelet answers; last time it ended with QEMUCrashed: x")},
 		"the kubelet has become silent":     {seen{Pod: pod(running), API: connected, Node: ready}, bad("NotReady", "the guest's kubelet does not answer the runner, although its Node is Ready")},
 		"the same, by an old view":          {seen{Pod: pod(running), API: nodestep.APIUnreachable, Node: ready}, ok("Booting", "the machine boots: its kubelet does not answer yet")},
 		"it boots while its Node goes":      {seen{Pod: pod(running), API: connected, Node: going(node("True", "", ""))}, ok("Booting", "the machine boots: its kubelet does not answer yet")},
@@ -219,7 +219,7 @@ func TestStepsThatHang(t *testing.T) {
 		nodestep.Terminating,
 	} {
 		if nodestep.Hangs(step, 1000*time.Hour) {
-			t.Errorf("%s hangs, although no console can tell why", step)
+			t.Errorf("%s hangs, although no console shows the cause", step)
 		}
 	}
 }

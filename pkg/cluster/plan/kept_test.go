@@ -42,7 +42,7 @@ func waiting(t *testing.T) Observed {
 	return o
 }
 
-// TestBootDataThatANodeKeeps: boot data of a node that waits stays as it is, but for a bootstrap token that has expired and
+// TestBootDataThatANodeKeeps: boot data of a node that waits does not change, except for a bootstrap token that has expired and
 // for the permission to found etcd, which a member that has run must not have.
 func TestBootDataThatANodeKeeps(t *testing.T) {
 	const master, worker = "master-ab1cd-m0aaa", "worker-ab1cd-w0aaa"

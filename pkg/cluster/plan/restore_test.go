@@ -60,7 +60,7 @@ func (r restoring) plan(t *testing.T, base Observed) *state.Cluster {
 }
 
 // next returns what may happen next in a phase: what a handler or a Job does, and that a machine ends. Machines that the
-// operator does not stop go on running.
+// operator does not stop continue to run.
 func (r restoring) next(phase etcd.Phase, halted bool) (next []restoring) {
 	with := func(change func(*restoring)) { changed := r; change(&changed); next = append(next, changed) }
 	for i := range r.running {

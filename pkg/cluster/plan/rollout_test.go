@@ -20,7 +20,7 @@ import (
 var nodeStates = map[string]func(t *testing.T, o *Observed, role, id string){
 	"well": func(*testing.T, *Observed, string, string) {},
 	"old":  func(t *testing.T, o *Observed, role, id string) { o.age(t, role, id) },
-	"ill":  func(t *testing.T, o *Observed, _, id string) { o.fall(t, id) },
+	"bad":  func(t *testing.T, o *Observed, _, id string) { o.fall(t, id) },
 	"both": func(t *testing.T, o *Observed, role, id string) { o.age(t, role, id); o.fall(t, id) },
 	"none": func(t *testing.T, o *Observed, role, id string) {
 		delete(o.Deployments, key.DeploymentName(role, id))
@@ -36,7 +36,7 @@ var nodeStates = map[string]func(t *testing.T, o *Observed, role, id string){
 
 // TestRolloutOfEverySmallCluster plans for all states of three masters and a worker, and checks what is replaced.
 func TestRolloutOfEverySmallCluster(t *testing.T) {
-	names := []string{"well", "old", "ill", "both", "none", "mute"}
+	names := []string{"well", "old", "bad", "both", "none", "mute"}
 	base := settled(t, fixture.MakeCluster("ab1cd").Masters(3).Workers(1))
 	plans := 0
 	for i := range len(names) * len(names) * len(names) * 3 * 4 {

@@ -16,8 +16,8 @@ import (
 // components that only a Release names keep the versions of the masters, because the masters would be rolled out
 // otherwise.
 func resolveVersions(s *state.Cluster, o Observed) {
-	wish := versions.Wish{Label: s.ReleaseVersion(), Release: o.Release, Spec: s.Config.Spec.Versions}
-	v := versions.Resolve(wish, versions.InForce{
+	requested := versions.Requested{Label: s.ReleaseVersion(), Release: o.Release, Spec: s.Config.Spec.Versions}
+	v := versions.Resolve(requested, versions.InForce{
 		Accepted: s.Config.Status.Versions, Masters: mastersTold(s, o), Allowed: s.Config.Annotations[key.AnnotationAllowVersion],
 	})
 	s.Components = versions.Components(o.Release)

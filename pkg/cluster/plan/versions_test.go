@@ -13,7 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/versions"
 )
 
-// TestWhichVersionsNodesAreCreatedWith: a wish that is not accepted leaves the versions in use, as the masters tell them.
+// TestWhichVersionsNodesAreCreatedWith: a request that is not accepted leaves the versions in use, as the masters tell them.
 func TestWhichVersionsNodesAreCreatedWith(t *testing.T) {
 	const used, next, far = "1.34.9", "1.35.5", "1.37.0"
 	wish := func(kubernetes string) func(*Observed) {

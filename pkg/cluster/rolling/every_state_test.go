@@ -154,7 +154,7 @@ var rules = map[string]func(view) bool{
 		return true
 	},
 	"paused means nothing": func(v view) bool { return !v.limits.Paused || len(v.decision.Replace) == 0 },
-	"a node that waits is told why, and no other node": func(v view) bool {
+	"a node that waits has a reason, and no other node": func(v view) bool {
 		return (len(v.decision.Waiting) > 0) == (v.decision.Reason != "")
 	},
 	"the reason is one of the documented": func(v view) bool {

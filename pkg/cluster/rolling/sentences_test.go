@@ -92,7 +92,7 @@ var sentences = map[string]struct {
 	"a replaced master is not waited for when the majority is lost for good": {
 		nodes: "m0 new away, m1 old away, m2 new ready", limits: rolling.Limits{Lost: true}, replace: "m1",
 	},
-	"a master that goes away while another one is replaced stays as it is": {
+	"a master that goes away while another one is replaced is not replaced": {
 		nodes:   "m0 new away, m1 old away, m2 old ready",
 		waiting: "m1 m2", reason: "MasterNotReady", waitingFor: "m0",
 	},

@@ -58,7 +58,7 @@ func TestVersionsInForce(t *testing.T) {
 		"a Release that no label names": {release: fixture.MakeRelease("20.0.0", "1.34.2"), want: versions.Catalogue},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := versions.Resolve(versions.Wish{Label: test.label, Release: test.release, Spec: test.spec}, versions.InForce{})
+			got := versions.Resolve(versions.Requested{Label: test.label, Release: test.release, Spec: test.spec}, versions.InForce{})
 			if diff := cmp.Diff(versions.Verdict{Versions: test.want}, got); diff != "" {
 				t.Errorf("another verdict (-want +got):\n%s", diff)
 			}
@@ -118,9 +118,9 @@ func TestVersionsThatCannotRun(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wish := versions.Wish{Label: test.label, Release: test.release, Spec: test.spec}
+			requested := versions.Requested{Label: test.label, Release: test.release, Spec: test.spec}
 			inForce := v1alpha1.Versions{Kubernetes: "1.35.4", Etcd: "3.6.5", ContainerLinux: "4459.2.1"}
-			fresh, living := versions.Resolve(wish, versions.InForce{}), versions.Resolve(wish, versions.InForce{Accepted: &inForce})
+			fresh, living := versions.Resolve(requested, versions.InForce{}), versions.Resolve(requested, versions.InForce{Accepted: &inForce})
 			for of, err := range map[string]error{"new": fresh.Err, "living": living.Refused} {
 				problem, ok := problem.As(err)
 				if !ok {
@@ -146,7 +146,7 @@ func TestReleaseNameIsTheLabelWithOneV(t *testing.T) {
 
 // TestCatalogueIsSupported: a catalog that Resolve rejects would stop every cluster that sets no versions.
 func TestCatalogueIsSupported(t *testing.T) {
-	if got := versions.Resolve(versions.Wish{}, versions.InForce{}); got.Err != nil {
+	if got := versions.Resolve(versions.Requested{}, versions.InForce{}); got.Err != nil {
 		t.Error(got.Err)
 	}
 }

@@ -92,7 +92,7 @@ func TestTransitions(t *testing.T) {
 			label: "20.0.0", release: "1.34.2", inForce: versions.InForce{Accepted: &now, Masters: masters(now)},
 			want: outcome{Versions: now, Refused: "Release v20.0.0 requests kubernetes 1.34.2, but 1.35.4 is in use" + noReturn + permit + "kubernetes=1.34.2"},
 		},
-		"half of a wish is not taken": {
+		"half of a request is not applied": {
 			spec: &v1alpha1.Versions{Kubernetes: "1.36.0", Etcd: "3.6.1"}, inForce: versions.InForce{Accepted: &now37, Masters: masters(now37)},
 			want: outcome{Versions: now37, Refused: "spec.versions requests etcd 3.6.1, but 3.7.0 is in use" + noReturn + permit + "etcd=3.6.1"},
 		},
@@ -119,11 +119,11 @@ func TestTransitions(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			wish := versions.Wish{Label: test.label, Spec: test.spec}
+			requested := versions.Requested{Label: test.label, Spec: test.spec}
 			if test.label != "" {
-				wish.Release = fixture.MakeRelease(test.label, test.release)
+				requested.Release = fixture.MakeRelease(test.label, test.release)
 			}
-			verdict := versions.Resolve(wish, test.inForce)
+			verdict := versions.Resolve(requested, test.inForce)
 			got := outcome{Versions: verdict.Versions, Waits: verdict.Waits}
 			if p, ok := problem.As(verdict.Refused); ok {
 				got.Refused = p.Message
@@ -155,7 +155,7 @@ func TestEveryTransition(t *testing.T) {
 					for _, e := range etcd {
 						for _, f := range etcd {
 							last := of(accepted, e)
-							got := versions.Resolve(versions.Wish{Spec: &v1alpha1.Versions{Kubernetes: wanted, Etcd: f}},
+							got := versions.Resolve(versions.Requested{Spec: &v1alpha1.Versions{Kubernetes: wanted, Etcd: f}},
 								versions.InForce{Accepted: &last, Masters: masters(of(first, e), of(second, e))})
 							if got.Versions == last {
 								kept++

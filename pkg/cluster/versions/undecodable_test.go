@@ -15,12 +15,12 @@ import (
 func TestAReleaseThatCannotBeDecodedGivesNoVersions(t *testing.T) {
 	release := &releasev1alpha1.Release{ObjectMeta: metav1.ObjectMeta{Name: "v1.0.0"}}
 	undecodable.Mark(release, "spec.date: 1: bad")
-	wish := versions.Wish{Label: "1.0.0", Release: release}
-	if p, ok := problem.As(versions.Resolve(wish, versions.InForce{}).Err); !ok || p.Reason != "ReleaseInvalid" {
+	requested := versions.Requested{Label: "1.0.0", Release: release}
+	if p, ok := problem.As(versions.Resolve(requested, versions.InForce{}).Err); !ok || p.Reason != "ReleaseInvalid" {
 		t.Errorf("of a new cluster the problem is %v", p)
 	}
 	inForce := versions.Catalogue
-	v := versions.Resolve(wish, versions.InForce{Accepted: &inForce})
+	v := versions.Resolve(requested, versions.InForce{Accepted: &inForce})
 	if p, ok := problem.As(v.Refused); v.Err != nil || !ok || p.Reason != "ReleaseInvalid" || v.Versions != inForce {
 		t.Errorf("a living cluster gets %v, because %v and %v", v.Versions, v.Err, v.Refused)
 	}

@@ -32,8 +32,8 @@ var supported = map[string]struct{ from, before [2]int }{
 // release.giantswarm.io/version selects.
 func ReleaseName(label string) string { return "v" + strings.TrimPrefix(label, "v") }
 
-// Wish is where versions are requested.
-type Wish struct {
+// Requested is where versions are requested.
+type Requested struct {
 	// Label is the value of label release.giantswarm.io/version, and Release the one that it names; nil if it does not
 	// exist.
 	Label   string
@@ -43,13 +43,13 @@ type Wish struct {
 }
 
 // Resolve decides the versions: those of the Release if the label names one, otherwise those of the spec. A version
-// that neither names stays as it is in force; a new cluster gets the catalog's. So removing a line from a manifest, or
+// that neither names does not change; a new cluster gets the catalog's. So removing a line from a manifest, or
 // an operator with another catalog, changes no version of an existing cluster.
 //
 // A version that is missing, unsupported, or forbidden by the rules of a transition is a problem.Problem: a new cluster
 // then has no versions, and an existing one keeps those in force.
-func Resolve(wish Wish, inForce InForce) Verdict {
-	wanted, source, err := wish.versions(inForce.last())
+func Resolve(requested Requested, inForce InForce) Verdict {
+	wanted, source, err := requested.versions(inForce.last())
 	if err == nil {
 		err = checkAll(wanted, source)
 	}
@@ -64,7 +64,7 @@ func Resolve(wish Wish, inForce InForce) Verdict {
 }
 
 // versions returns the requested versions, and where they were requested.
-func (w Wish) versions(last v1alpha1.Versions) (v1alpha1.Versions, string, error) {
+func (w Requested) versions(last v1alpha1.Versions) (v1alpha1.Versions, string, error) {
 	wanted, source := Catalogue, "the built-in catalogue"
 	if last != (v1alpha1.Versions{}) {
 		source = "status.versions"

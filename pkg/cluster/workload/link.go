@@ -70,7 +70,7 @@ func newLink(a *addresses, config *tls.Config, scheme *runtime.Scheme, allowance
 	l.closed, l.end = context.WithCancel(context.Background())
 	l.transport = &http.Transport{
 		DialTLSContext: l.dial, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: largestHeader,
-		// Nothing is sent without TLS, wherever an API server redirects its clients.
+		// Nothing is sent without TLS, even if an API server redirects its clients.
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return nil, errElsewhere },
 		HTTP2: &http.HTTP2Config{
 			MaxReceiveBufferPerStream: unreadOfStream, MaxReceiveBufferPerConnection: unreadOfConnection,

@@ -117,7 +117,7 @@ func TestRequestsTellOfTheServer(t *testing.T) {
 				t.Errorf("the failure %v means %q, want %q", failure, got, c.want)
 			}
 			if _, again := l.tally(); again != nil {
-				t.Errorf("the failure is told of twice: %v", again)
+				t.Errorf("the failure is reported twice: %v", again)
 			}
 		})
 	}

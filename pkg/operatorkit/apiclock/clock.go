@@ -35,7 +35,7 @@ func (c *Clock) Now() time.Time {
 	return c.steady().Add(c.behind)
 }
 
-// Difference returns the clock skew between this machine and the API server, whichever is wrong.
+// Difference returns the clock skew between this machine and the API server, as an absolute value.
 func (c *Clock) Difference() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -95,7 +95,7 @@ func (e *Engine) ApplyStatus(ctx context.Context, owner string, object client.Ob
 	return stored, nil
 }
 
-// CorrectStatus changes the status of a stored object to that of wanted, whichever field owners its fields have. It fails
+// CorrectStatus changes the status of a stored object to that of wanted, regardless of the owners of its fields. It fails
 // when the object has changed since it was stored, and does nothing when it is gone. updated says whether it was written.
 func (e *Engine) CorrectStatus(ctx context.Context, stored, wanted client.Object) (updated bool, err error) {
 	err = e.client.Status().Patch(ctx, wanted, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))

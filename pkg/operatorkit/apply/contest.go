@@ -13,12 +13,13 @@ import (
 )
 
 const (
-	// mostMends is how often an object is put right for the same intent in contestPeriod. After that another client, which
-	// does not stop, wants it otherwise: without a pause both would write as fast as the API server answers.
-	mostMends     = 10
-	contestPeriod = 2 * time.Minute
-	// contestPause is how long a contested object is left as it is. It is shorter than the time after which a problem is
-	// looked at again.
+	// maxCorrections is how often an object is put right for the same intent in contestPeriod. After that another
+	// client, which does not stop, wants it otherwise: without a pause both would write as fast as the API server
+	// answers.
+	maxCorrections = 10
+	contestPeriod  = 2 * time.Minute
+	// contestPause is how long a contested object is left as it is. It is shorter than the time after which a problem
+	// is looked at again.
 	contestPause = 50 * time.Second
 )
 
@@ -27,8 +28,8 @@ const reasonContested = "Contested"
 
 // contest is how often an object was put right, for an intent.
 type contest struct {
-	hash  string
-	mends int
+	hash        string
+	corrections int
 	// Until until, the object is left as it is, because of err.
 	until time.Time
 	err   error
@@ -52,8 +53,8 @@ func (e *Engine) inContest(in *intent) error {
 func (e *Engine) count(in *intent, what, who string) {
 	now := e.clock.Now()
 	c, _ := e.contests.Get(in.key, now)
-	c.hash, c.mends = in.hash, c.mends+1
-	if c.mends >= mostMends {
+	c.hash, c.corrections = in.hash, c.corrections+1
+	if c.corrections >= maxCorrections {
 		c.until, c.err = now.Add(contestPause), problem.Newf(reasonContested,
 			"%s is %s by another client%s each time that the operator has put it right, so it is put right once a minute only; have that client leave it alone",
 			in.ref, what, who)
@@ -61,9 +62,9 @@ func (e *Engine) count(in *intent, what, who string) {
 	e.contests.Put(in.key, c, now, contestPeriod)
 }
 
-// mend updates an object, and counts it if the object had what the intent says before, and has it again. A contested one is
-// left as it is for a while.
-func (e *Engine) mend(ctx context.Context, live client.Object, in *intent) error {
+// correct updates an object, and counts it if the object had what the intent says before, and has it again. A contested
+// one is left as it is for a while.
+func (e *Engine) correct(ctx context.Context, live client.Object, in *intent) error {
 	if err := e.inContest(in); err != nil {
 		return err
 	}
@@ -74,7 +75,7 @@ func (e *Engine) mend(ctx context.Context, live client.Object, in *intent) error
 		return e.update(ctx, live, in)
 	}
 	who := ""
-	if c, _ := e.contests.Get(in.key, e.clock.Now()); c.mends+1 >= mostMends {
+	if c, _ := e.contests.Get(in.key, e.clock.Now()); c.corrections+1 >= maxCorrections {
 		who = e.lastManager(ctx, in) // who applies takes over the fields of others
 	}
 	if err := e.update(ctx, live, in); err != nil {
@@ -89,8 +90,8 @@ func (e *Engine) mend(ctx context.Context, live client.Object, in *intent) error
 	return nil
 }
 
-// countDeleted counts that an object has to be created again that was created from the same intent, and that the operator has
-// not deleted.
+// countDeleted counts that an object has to be created again that was created from the same intent, and that the
+// operator has not deleted.
 func (e *Engine) countDeleted(in *intent) {
 	e.mu.Lock()
 	again := e.made[in.key].hash == in.hash

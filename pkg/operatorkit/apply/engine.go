@@ -65,8 +65,8 @@ type Engine struct {
 	words    words
 }
 
-// verbPrune is the verb with which objects are deleted that are no longer wanted, and verbEnd that with which exactly one is
-// that has done its work.
+// verbPrune is the verb with which objects are deleted that are no longer wanted, and verbEnd that with which exactly
+// one is that has done its work.
 const verbPrune, verbEnd = "prune", "end"
 
 // objectKey identifies an object of any kind.
@@ -164,7 +164,7 @@ func (e *Engine) reconcileOne(ctx context.Context, set Set, intent *intent) erro
 	if !e.recreates(live, intent) && e.settled(live, intent) {
 		return nil
 	}
-	return e.mend(ctx, live, intent)
+	return e.correct(ctx, live, intent)
 }
 
 // read returns the object that desired names, or nil if there is none.

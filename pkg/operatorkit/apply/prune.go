@@ -98,7 +98,7 @@ func (e *Engine) deleteOne(ctx context.Context, verb string, object client.Objec
 	uid := object.GetUID()
 	exactly, policy := client.Preconditions{UID: &uid}, propagationOf(verb, object)
 	if policy == metav1.DeletePropagationOrphan {
-		// What is left behind depends on what the object says at this moment.
+		// What is left behind depends on what the object says now.
 		version := object.GetResourceVersion()
 		exactly.ResourceVersion = &version
 	}

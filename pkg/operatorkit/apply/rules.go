@@ -72,7 +72,7 @@ func keepSelector(live, desired client.Object) error {
 	return nil
 }
 
-// roleRefDiffers reports whether a binding is to another role, and thus another binding. Recreating it is safe because
+// roleRefDiffers reports whether a binding is to another role, and therefore another binding. Recreating it is safe because
 // it is gone only for a moment and machines do not use it.
 func roleRefDiffers(live, desired client.Object) bool {
 	return live.(*rbacv1.ClusterRoleBinding).RoleRef != desired.(*rbacv1.ClusterRoleBinding).RoleRef

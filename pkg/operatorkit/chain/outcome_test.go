@@ -59,12 +59,12 @@ func TestWhenToLookAgain(t *testing.T) {
 	}{
 		"nothing to do waits for the next event":    {[]chain.Result{{Outcome: chain.Done()}}, 0, nil},
 		"a wait without time waits for the event":   {[]chain.Result{wait(0)}, 0, nil},
-		"the shortest wish holds":                   {[]chain.Result{wait(time.Minute), wait(time.Second), wait(time.Hour)}, time.Second, nil},
-		"a wait without time is no wish":            {[]chain.Result{wait(0), wait(time.Hour)}, time.Hour, nil},
+		"the shortest wait wins":                    {[]chain.Result{wait(time.Minute), wait(time.Second), wait(time.Hour)}, time.Second, nil},
+		"a wait without time is ignored":            {[]chain.Result{wait(0), wait(time.Hour)}, time.Hour, nil},
 		"a problem is looked at again in a minute":  {[]chain.Result{{Err: errForeign}}, time.Minute, nil},
-		"a shorter wish goes before a problem":      {[]chain.Result{{Err: errForeign}, wait(time.Second)}, time.Second, nil},
-		"an error is retried whatever others wish":  {[]chain.Result{wait(time.Second), {Err: errTransient}, {Err: errForeign}}, 0, errTransient},
-		"who was blocked wishes nothing":            {[]chain.Result{{BlockedBy: []string{"a"}}}, 0, nil},
+		"a shorter wait goes before a problem":      {[]chain.Result{{Err: errForeign}, wait(time.Second)}, time.Second, nil},
+		"an error is retried despite other waits":   {[]chain.Result{wait(time.Second), {Err: errTransient}, {Err: errForeign}}, 0, errTransient},
+		"a blocked handler asks for no time":        {[]chain.Result{{BlockedBy: []string{"a"}}}, 0, nil},
 		"storing comes back by the event it causes": {[]chain.Result{{Outcome: chain.Store("x")}}, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func TestChangedOutcomesAreInTheLog(t *testing.T) {
 	}{
 		"handlers that are done at the start": {runs{{done("release"), done("service")}}, nil},
 		"a handler that waits at the start":   {runs{{done("release"), waits("Starting", "pod a")}}, entries{"service Starting: pod a"}},
-		"a handler that stays as it is":       {runs{{waits("Starting", "pod a")}, {waits("Starting", "pod a")}}, entries{"service Starting: pod a"}},
+		"a handler that does not change":      {runs{{waits("Starting", "pod a")}, {waits("Starting", "pod a")}}, entries{"service Starting: pod a"}},
 		"other words for the same":            {runs{{waits("Starting", "pod a")}, {waits("Starting", "pod b")}}, entries{"service Starting: pod a"}},
 		"another reason":                      {runs{{waits("Starting", "pod a")}, {waits("Deleting", "pod a")}}, entries{"service Starting: pod a", "service Deleting: pod a"}},
 		"a handler that becomes done":         {runs{{waits("Starting", "pod a")}, {done("service")}}, entries{"service Starting: pod a", "service Done: "}},

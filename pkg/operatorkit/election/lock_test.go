@@ -127,7 +127,7 @@ func TestAFailedRenewalOpensNothing(t *testing.T) {
 	}
 }
 
-// TestALeaderThatLostTheLeaseNeverWritesAgain, although it would get the Lease once more.
+// TestALeaderThatLostTheLeaseNeverWritesAgain, although it would get the Lease again.
 func TestALeaderThatLostTheLeaseNeverWritesAgain(t *testing.T) {
 	server := &leases{}
 	a, b := replica(server, "a", "4.0.0", fence.SinceBoot), replica(server, "b", "4.0.0", fence.SinceBoot)

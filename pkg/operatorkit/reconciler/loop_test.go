@@ -78,8 +78,8 @@ func (s step) EnsureDeleted(_ context.Context, j *journal) (chain.Outcome, error
 	return s.outcome, nil
 }
 
-// TestAPassIsNotRepeatedWithoutEnd: nothing is stored while handlers change what the state is made from, but a handler that
-// does so in each pass is reported.
+// TestAPassIsNotRepeatedWithoutEnd: nothing is stored while handlers change what the state is made from, but a handler
+// that does so in each pass is reported.
 func TestAPassIsNotRepeatedWithoutEnd(t *testing.T) {
 	j := &journal{pod: &corev1.Pod{}}
 	loop := reconciler.Loop[*corev1.Pod, *journal]{
@@ -96,7 +96,7 @@ func TestAPassIsNotRepeatedWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestWhatIsFollowedIsGatheredAgain: the state is gathered once more when something begins to be followed, before the chain
+// TestWhatIsFollowedIsGatheredAgain: the state is gathered again when something begins to be followed, before the chain
 // runs.
 func TestWhatIsFollowedIsGatheredAgain(t *testing.T) {
 	j, changed, failure := &journal{pod: &corev1.Pod{}}, true, error(nil)

@@ -20,7 +20,7 @@ const (
 	valueLength, reasonLength = 64, 200
 )
 
-// generic returns a JSON object whose numbers stay as they are written.
+// generic returns a JSON object whose numbers keep their notation.
 func generic(data []byte) (map[string]any, error) {
 	reader := json.NewDecoder(bytes.NewReader(data))
 	reader.UseNumber()

@@ -11,7 +11,7 @@
 // The port outlives its hosts. A host that is killed can leave half a frame in the guest, the guest can be in the middle
 // of an answer, and a guest does not always notice that the host has changed: it may not read at that moment. So a session
 // begins with a mark in the stream, bytes 0xff, which occur neither in JSON nor more than three times in a row in the
-// length of a frame. Wherever a side finds a mark, it drops what it has read of a frame and what it knows of an earlier
+// length of a frame. When a side finds a mark, it drops what it has read of a frame and what it knows of an earlier
 // session, and reads a frame from there.
 //
 // A host writes a mark and "hello" with a nonce. The guest ends the requests of the earlier session (it kills their

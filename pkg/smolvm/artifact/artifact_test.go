@@ -88,7 +88,8 @@ func unpack(t *testing.T, content []byte, limits ociimage.Limits) (Manifest, []s
 	return file.Manifest, all, nil
 }
 
-// TestArtifactsAreRead writes them as the format is described, with all keys of a manifest, and what newer ones may have.
+// TestArtifactsAreRead writes them as the format is described, with all keys of a manifest, and what newer ones may
+// have.
 func TestArtifactsAreRead(t *testing.T) {
 	other := smolpack.File{Header: tar.Header{Name: "./agent-rootfs.tar", Typeflag: tar.TypeReg}, Content: []byte("agent")}
 	for name, test := range map[string]struct {
@@ -138,8 +139,8 @@ func TestArtifactsAreRead(t *testing.T) {
 	}
 }
 
-// TestGoldenArtifact: a file that was written once, by another writer, is read as it was. Python's tarfile and json and zstd -19
-// have written it, after the description of the format.
+// TestGoldenArtifact: a file that was written once, by another writer, can still be read. Python's tarfile and json and
+// zstd -19 have written it, after the description of the format.
 func TestGoldenArtifact(t *testing.T) {
 	content, err := os.ReadFile("testdata/golden.smolmachine")
 	try(t, err)

@@ -53,7 +53,7 @@ func (a *agent) run(ctx context.Context, timeout time.Duration) error {
 	return nil
 }
 
-// session lasts until the agent does not answer any longer.
+// session lasts until the agent no longer answers.
 func (a *agent) session(ctx context.Context) error {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", a.socket)
 	if err != nil {

@@ -128,8 +128,8 @@ func crash(t *testing.T, m *Manager, o operation, at string) {
 	try(t, m.Close())
 }
 
-// TestCrashes: wherever the server is killed in an operation, and whatever the next server finds, the repeated operation
-// has its one effect, no disk of a machine is lost, and nothing is left that belongs to no machine.
+// TestCrashes: the server may be killed at any point of an operation, and whatever the next server finds, the repeated
+// operation has its one effect, no disk of a machine is lost, and nothing is left that belongs to no machine.
 func TestCrashes(t *testing.T) {
 	count := 0
 	for name, o := range operations {

@@ -34,13 +34,14 @@ import (
 
 // Settings are those of the machines of a node.
 type Settings struct {
-	// State is a directory for records, disks and images, and Run one for sockets, which a reboot of the host may empty.
+	// State is a directory for records, disks and images, and Run one for sockets, which a reboot of the host may
+	// empty.
 	State string
 	Run   string
 	// Images is the directory of the cache of images.
 	Images string
-	// Artifacts is the directory of the .smolmachine files that machines may be made of. Only the node's administrator may write
-	// to it.
+	// Artifacts is the directory of the .smolmachine files that machines may be made of. Only the node's administrator
+	// may write to it.
 	Artifacts string
 	// Host is what all machines have in common.
 	Host instance.Host
@@ -283,8 +284,8 @@ func (m *Manager) Get(ctx context.Context, name string) (api.Machine, error) {
 	return m.describe(ctx, one), nil
 }
 
-// Create creates a machine, which does not run yet. If the same machine exists, it is returned. While an artifact is read, Stop,
-// Delete and Drain give it up.
+// Create creates a machine, which does not run yet. If the same machine exists, it is returned. While an artifact is
+// read, Stop, Delete and Drain give it up.
 func (m *Manager) Create(ctx context.Context, request api.CreateRequest) (api.Machine, error) {
 	if request.Name == "" {
 		request.Name = "vm-" + strings.ToLower(rand.Text()[:8])
@@ -334,8 +335,8 @@ func (m *Manager) forget(one *machine) {
 	one.gone = true
 }
 
-// existing answers the creation of a machine that exists: a repeated request succeeds. The error is NOT_FOUND if it does
-// not exist any longer.
+// existing answers the creation of a machine that exists: a repeated request succeeds. The error is NOT_FOUND if it
+// no longer exists.
 func (m *Manager) existing(ctx context.Context, other *machine, r Record) (api.Machine, error) {
 	release, err := other.hold(ctx)
 	if err != nil {

@@ -79,8 +79,8 @@ func TestAMachineIsMadeOfAnArtifact(t *testing.T) {
 	}
 }
 
-// TestAnArtifactThatIsReplaced is another one for the next machine. A machine that exists stays what it is, also if the request
-// that made it comes again, and starts as long as its image is in the cache.
+// TestAnArtifactThatIsReplaced is another one for the next machine. A machine that exists stays what it is, also if the
+// request that made it comes again, and starts as long as its image is in the cache.
 func TestAnArtifactThatIsReplaced(t *testing.T) {
 	n := newNode(t)
 	m := n.open()
@@ -107,7 +107,7 @@ func TestAnArtifactThatIsReplaced(t *testing.T) {
 		}
 	}
 	if again, err = m.Create(t.Context(), packedRequest("a", from)); err != nil || again.ImageDigest != first.ImageDigest {
-		t.Errorf("the request once more, without a file: %+v, %v", again, err)
+		t.Errorf("the repeated request, without a file: %+v, %v", again, err)
 	}
 	n.put("first", map[string]any{"cpus": 2})
 	try(t, start(t, m))
@@ -205,7 +205,7 @@ func digestOf(t *testing.T, path string) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(content))
 }
 
-// TestCreationWithAnArtifactIsCutOff at each step: the next server has the machine as it was asked for, or nothing.
+// TestCreationWithAnArtifactIsCutOff at each step: the next server has the requested machine, or nothing.
 func TestCreationWithAnArtifactIsCutOff(t *testing.T) {
 	var from string
 	do := operation{before: func(*testing.T, *Manager) {}, do: func(t *testing.T, m *Manager) error {

@@ -44,7 +44,7 @@ type Record struct {
 	Packed packed `json:"packed,omitzero"`
 	// Retries counts how often the machine was started again since it ran for long.
 	Retries int `json:"retries,omitempty"`
-	// RetryAt is when a machine that ended by itself is started again; zero if what becomes of it is not decided.
+	// RetryAt is when a machine that ended by itself is started again; zero if that is not decided yet.
 	RetryAt time.Time `json:"retryAt,omitzero"`
 	// Failed says that the machine was to be started again after it ended, and could not be.
 	Failed bool `json:"failed,omitempty"`

@@ -15,7 +15,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/smolvm/api"
 )
 
-// strictness is what becomes of fields that are unknown.
+// strictness says whether unknown fields are refused.
 type strictness bool
 
 const (

@@ -25,8 +25,8 @@ type Machines interface {
 	List(ctx context.Context) ([]api.Machine, error)
 	// Get returns a machine.
 	Get(ctx context.Context, name string) (api.Machine, error)
-	// Create makes a machine and does not start it. The request has the types and required fields that it must have; all
-	// else is to be checked.
+	// Create makes a machine and does not start it. The request has the types and required fields that it must have;
+	// all else is to be checked.
 	Create(ctx context.Context, r api.CreateRequest) (api.Machine, error)
 	// Start starts the machine unless it runs.
 	Start(ctx context.Context, name string, r api.StartRequest) (api.Machine, error)
@@ -36,8 +36,8 @@ type Machines interface {
 	Delete(ctx context.Context, name string) error
 	// Resize grows disks of a machine that does not run.
 	Resize(ctx context.Context, name string, r api.ResizeRequest) (api.Machine, error)
-	// Exec starts the machine if it does not run, and runs a command of at least one word. It writes to stdout and stderr
-	// until it returns, maybe concurrently. An error of a writer ends the command.
+	// Exec starts the machine if it does not run, and runs a command of at least one word. It writes to stdout and
+	// stderr until it returns, maybe concurrently. An error of a writer ends the command.
 	Exec(ctx context.Context, name string, r api.ExecRequest, stdout, stderr io.Writer) (exitCode int, err error)
 	// Logs writes the console's last lines, and with follow what comes until ctx ends. Once it knows that there is a
 	// console, it writes, if only zero bytes: the client learns then that there will be no error.
@@ -70,7 +70,7 @@ type Options struct {
 	// CORSOrigins are the origins of web pages that may use the API, such as http://localhost:3000. None by default.
 	CORSOrigins []string
 	// Hosts are names of this host that requests over TCP may be sent to, besides localhost and addresses. A web page
-	// whose own name is made to resolve to this host is thereby refused.
+	// whose own name is made to resolve to this host is refused.
 	Hosts []string
 	// DrainTime bounds a drain. Zero: 25 seconds, as smolvm.
 	DrainTime time.Duration

@@ -288,9 +288,9 @@ func TestReadiness(t *testing.T) {
 		health func(context.Context) (api.Health, error)
 		want   int
 	}{
-		"well":  {func(context.Context) (api.Health, error) { return api.Health{}, nil }, http.StatusOK},
-		"sick":  {func(context.Context) (api.Health, error) { return api.Health{}, errors.New("no disk") }, http.StatusServiceUnavailable},
-		"stuck": {func(context.Context) (api.Health, error) { <-release; return api.Health{}, nil }, http.StatusServiceUnavailable},
+		"well":   {func(context.Context) (api.Health, error) { return api.Health{}, nil }, http.StatusOK},
+		"broken": {func(context.Context) (api.Health, error) { return api.Health{}, errors.New("no disk") }, http.StatusServiceUnavailable},
+		"stuck":  {func(context.Context) (api.Health, error) { <-release; return api.Health{}, nil }, http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			url, c := serve(t, &stub{health: test.health}, func(l *limits) { l.probe = 50 * time.Millisecond })

@@ -29,11 +29,11 @@ const (
 // Name returns the name of the machine on its node: the one in status.machineName, else that of smolvm-operator,
 // k8s-<namespace>-<name>-<hash>, where the hash is the first ten hexadecimal digits of the SHA-256 of the object's UID.
 //
-// smolvm refuses names with dots, with "--", or of more than 128 characters; such names are changed in the middle, and the
-// hash still tells them apart.
+// smolvm refuses names with dots, with "--", or of more than 128 characters; such names are changed in the middle, and
+// the hash still tells them apart.
 //
-// A stored name counts only with that hash. Users who may write the status could name any machine of a node there, also one
-// that people made and that has no owner, and have it stopped or deleted.
+// A stored name counts only with that hash. Users who may write the status could name any machine of a node there, also
+// one that people made and that has no owner, and have it stopped or deleted.
 func Name(vm *v1alpha1.SmolVM) string {
 	sum := sha256.Sum256([]byte(vm.UID))
 	end := "-" + hex.EncodeToString(sum[:])[:hashed]
@@ -50,8 +50,8 @@ func Name(vm *v1alpha1.SmolVM) string {
 	return Prefix + middle + end
 }
 
-// Validate returns an error with what smolvm-operator says against a spec. The API server refuses all of it except what it
-// cannot see: that the node of the spec is not the one that has the machine.
+// Validate returns an error with what smolvm-operator says against a spec. The API server refuses all of it except what
+// it cannot see: that the node of the spec is not the one that has the machine.
 func Validate(vm *v1alpha1.SmolVM) error {
 	spec := &vm.Spec
 	switch {
@@ -106,8 +106,8 @@ func given[T int | int64](value T) *T {
 	return &value
 }
 
-// Ports returns ports as the runtime has them. A port that is none, which the API server does not accept, becomes 0, which
-// the runtime refuses.
+// Ports returns ports as the runtime has them. A port that is none, which the API server does not accept, becomes 0,
+// which the runtime refuses.
 func Ports(ports []v1alpha1.Port) []api.Port {
 	var all []api.Port
 	for _, port := range ports {
@@ -123,8 +123,8 @@ func port16(port int32) uint16 {
 	return uint16(port)
 }
 
-// Networks returns networks in the form in which the runtime takes them: without bits of a host, and IPv4 as IPv4. What is
-// no network stays as it is.
+// Networks returns networks in the form in which the runtime takes them: without bits of a host, and IPv4 as IPv4. What
+// is no network is not changed.
 func Networks(cidrs []string) []string {
 	all := []string{}
 	for _, cidr := range cidrs {

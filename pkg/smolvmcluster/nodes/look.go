@@ -48,8 +48,8 @@ func awaited(r *state.Runtime, message string, began time.Time) {
 	}
 }
 
-// askFor asks the runtime for a machine that it has not told of, unless it is being asked, or a step with the machine is
-// under way.
+// askFor asks the runtime for a machine that it has not reported, unless it is being asked, or a step with the machine
+// is under way.
 func (s *session) askFor(machine string, r state.Runtime) state.Runtime {
 	s.mu.Lock()
 	defer s.mu.Unlock()

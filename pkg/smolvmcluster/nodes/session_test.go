@@ -24,7 +24,7 @@ var short = Times{
 	Get: time.Second, Act: time.Second, Start: 5 * time.Second,
 }
 
-// calls counts what a Pool tells of.
+// calls counts what a Pool reports.
 type calls struct {
 	mu    sync.Mutex
 	count map[string]int

@@ -52,8 +52,8 @@ func ClaimOf(vm *v1alpha1.SmolVM) Claim {
 	return c
 }
 
-// Covering returns a Claim that is no smaller than what the machine on the node has: a change of the spec after the machine
-// was created takes no effect and frees nothing.
+// Covering returns a Claim that is no smaller than what the machine on the node has: a change of the spec after the
+// machine was created takes no effect and frees nothing.
 func (c Claim) Covering(cpus, memoryMiB int64, ports ...int32) Claim {
 	c.CPUs, c.MemoryMiB, c.Ports = max(c.CPUs, cpus), max(c.MemoryMiB, memoryMiB), slices.Clone(c.Ports)
 	for _, port := range ports {
@@ -62,8 +62,8 @@ func (c Claim) Covering(cpus, memoryMiB int64, ports ...int32) Claim {
 	return c
 }
 
-// Having returns the Claim of a SmolVM whose machine is known: what the machine has, since a change of the spec has no effect
-// on it. What the runtime does not report, which is 0, stays as it was.
+// Having returns the Claim of a SmolVM whose machine is known: what the machine has, since a change of the spec has no
+// effect on it. What the runtime does not report, which is 0, does not change.
 func (c Claim) Having(cpus, memoryMiB, storageGiB int64, ports ...int32) Claim {
 	c.CPUs, c.MemoryMiB, c.StorageGiB = orDefault(cpus, c.CPUs), orDefault(memoryMiB, c.MemoryMiB), orDefault(storageGiB, c.StorageGiB)
 	c.Ports = nil
@@ -104,8 +104,8 @@ func larger(value int64, observed *int64) int64 {
 	return max(value, *observed)
 }
 
-// sum adds numbers that are not negative. It does not overflow: specs may have any sizes, and a sum that became negative
-// would fit everywhere.
+// sum adds numbers that are not negative. It does not overflow: specs may have any sizes, and a sum that became
+// negative would fit everywhere.
 func sum(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -160,7 +160,7 @@ func add(own Claim, lists ...[]Claim) ledger {
 	return taken
 }
 
-// reject returns what of a node is not there for a Claim any longer; empty if the Claim fits. An allocatable value of 0 is
+// reject returns which resource of a node is used up for a Claim; empty if the Claim fits. An allocatable value of 0 is
 // unlimited.
 func (u usage) reject(c Claim, allocatable v1alpha1.Allocatable) string {
 	for _, amount := range []struct {

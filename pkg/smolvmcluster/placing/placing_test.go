@@ -65,7 +65,7 @@ func TestWhereAMachineIsPlaced(t *testing.T) {
 	}
 }
 
-// TestTies: of nodes that suit, that with the most free memory is chosen, then the first by name, in whichever order they
+// TestTies: of nodes that suit, that with the most free memory is chosen, then the first by name, regardless of the order in which they
 // are seen. A node that does not say how much it has comes last.
 func TestTies(t *testing.T) {
 	decided := 0

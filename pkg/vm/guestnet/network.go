@@ -9,7 +9,7 @@
 // frames with this address inside.
 //
 // The namespace outlives the runner. Before anything is changed, the pod's configuration is written to a file, from
-// which the next runner of the pod continues, wherever the last one was killed.
+// which the next runner of the pod continues, even if the last one was killed halfway.
 package guestnet
 
 import (

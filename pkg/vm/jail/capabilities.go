@@ -33,7 +33,7 @@ func (j Jail) dropCapabilities() error {
 	return j.clearInherited()
 }
 
-// clearInherited empties the inheritable set, and thus the ambient set, which a container runtime may have filled.
+// clearInherited empties the inheritable set, and with it the ambient set, which a container runtime may have filled.
 func (j Jail) clearInherited() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData

@@ -15,7 +15,7 @@ func TestDeviceIsOpenedByItsGroup(t *testing.T) {
 		want  []uint32
 	}{
 		"as Debian has /dev/kvm":          {group: 108, mode: 0o660, want: []uint32{108}},
-		"everybody may, so the group may": {group: 108, mode: 0o666, want: []uint32{108}},
+		"all users may, so the group may": {group: 108, mode: 0o666, want: []uint32{108}},
 		"the group may read only":         {group: 108, mode: 0o640},
 		"the group is root's":             {group: 0, mode: 0o660},
 		"only the owner may":              {group: 108, mode: 0o600},

@@ -76,7 +76,7 @@ func TestProgramHasNothingOfRoot(t *testing.T) {
 func TestProgramSeesWhatItIsShown(t *testing.T) {
 	directory := t.TempDir()
 	shown, hidden, writable := filepath.Join(directory, "shown"), filepath.Join(directory, "hidden"), filepath.Join(directory, "writable")
-	err := errors.Join(os.WriteFile(shown, []byte("as it was"), 0o666), os.WriteFile(hidden, nil, 0o666), os.Mkdir(writable, 0o700), os.Chmod(shown, 0o666))
+	err := errors.Join(os.WriteFile(shown, []byte("unchanged"), 0o666), os.WriteFile(hidden, nil, 0o666), os.Mkdir(writable, 0o700), os.Chmod(shown, 0o666))
 	if err = errors.Join(err, os.Chown(writable, user, user)); errors.Is(err, os.ErrPermission) {
 		t.Skip(err)
 	} else if err != nil {
@@ -97,7 +97,7 @@ func TestProgramSeesWhatItIsShown(t *testing.T) {
 		mknod /tmp/x c 1 3 2>&- || echo no device
 		echo x 2>&- >/dev/x || echo no root
 		head -c 4 /dev/urandom | wc -c`)
-	for _, want := range []string{"as it was\n", "read-only\n", "written\n", "below\n", "hidden\n", "no device\n", "no root\n", "4\n"} {
+	for _, want := range []string{"unchanged\n", "read-only\n", "written\n", "below\n", "hidden\n", "no device\n", "no root\n", "4\n"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing in\n%s", want, said)
 		}

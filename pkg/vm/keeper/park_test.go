@@ -51,7 +51,7 @@ func TestParkedMachineEndsWhenItIsToldTo(t *testing.T) {
 		t.Errorf("it ended with %+v", end)
 	}
 	if len(told) != 1 || told[0] != end {
-		t.Errorf("the guest was told of the ends %+v", told)
+		t.Errorf("the guest was notified of the ends %+v", told)
 	}
 }
 

@@ -100,7 +100,7 @@ func (r *record) save(directory string) error {
 	return slots.Replace(filepath.Join(directory, recordName), append(text, '\n'))
 }
 
-// untouched reports whether the file system is as it was when it was verified.
+// untouched reports whether the file system was not changed since it was verified.
 func (r *record) untouched(directory string) bool {
 	now, err := slots.StampOf(filepath.Join(directory, rootName))
 	return err == nil && now == r.Stamp

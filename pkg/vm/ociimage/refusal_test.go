@@ -186,7 +186,7 @@ func TestMalformedImages(t *testing.T) {
 		"a layer that is elsewhere":        {image: image{layers: []part{gzipped(good).as(types.DockerForeignLayer)}}, want: "not distributed"},
 		"a layer that must not be given":   {image: image{layers: []part{gzipped(good).as(types.OCIRestrictedLayer)}}, want: "not distributed"},
 		"a layer of another kind":          {image: image{layers: []part{gzipped(good).as("application/x-helm")}}, want: "application/x-helm"},
-		"more layers than it tells of":     {image: image{layers: []part{raw(good)}, configuration: func(c *v1.ConfigFile) { c.RootFS.DiffIDs = nil }}, want: "its configuration 0"},
+		"more layers than it declares":     {image: image{layers: []part{raw(good)}, configuration: func(c *v1.ConfigFile) { c.RootFS.DiffIDs = nil }}, want: "its configuration 0"},
 		"128 layers":                       {image: image{layers: repeated(raw(good), 128)}, want: "128 layers"},
 		"a large configuration":            {image: image{config: v1.Config{User: strings.Repeat("x", maxManifest)}}, want: "are allowed"},
 		"a zero byte":                      {image: image{config: v1.Config{Cmd: []string{"a\x00b"}}}, want: "zero byte"},

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxFlows bounds the TCP connections of each direction, and thus the memory that a guest or its clients can make
-	// this process use. Further ones are reset. A connection counts until the stack has released it.
+	// maxFlows bounds the TCP connections of each direction, and with them the memory that a guest or its clients can
+	// make this process use. Further ones are reset. A connection counts until the stack has released it.
 	maxFlows = 512
 	// maxSessions bounds the pairs of addresses between which datagrams are carried, in each direction. A further one
 	// ends the one that was silent longest.

@@ -99,7 +99,7 @@ func (g *growth) note(sizes map[string]int64, problem string) {
 		return
 	}
 	if problem != "" {
-		g.log.Warn("The guest could not be told of a larger disk", "problem", problem)
+		g.log.Warn("The guest could not be notified of a larger disk", "problem", problem)
 	}
 	g.sizes, g.problem = sizes, problem
 	g.tell()

@@ -54,7 +54,7 @@ func CNI() Resource {
 	return resource("cni", addons.NetworkObjects)
 }
 
-// KubeProxy is the handler of kube-proxy. If its version is unknown, kube-proxy stays as it is.
+// KubeProxy is the handler of kube-proxy. If its version is unknown, kube-proxy does not change.
 func KubeProxy() Resource {
 	made := resource("kubeproxy", func(p addons.Params) ([]client.Object, error) {
 		if p.KubeProxy.Disabled {

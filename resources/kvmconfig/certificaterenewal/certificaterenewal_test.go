@@ -48,8 +48,9 @@ func (s sealed) Issue(request pki.Request, authority pki.KeyPair) (pki.KeyPair, 
 	return s.Issuer.Issue(request, authority)
 }
 
-// TestRenewal: what is due is replaced as it was read, and the pass is repeated before boot data is made of it. What
-// cannot be renewed is reported once nothing else is due, because an error would leave the others with old pairs.
+// TestRenewal: what is due is replaced unless it has changed since it was read, and the pass is repeated before boot
+// data is made of it. What cannot be renewed is reported once nothing else is due, because an error would leave the
+// others with old pairs.
 func TestRenewal(t *testing.T) {
 	issuer := pki.Embedded{Clock: clocktesting.NewFakePassiveClock(now)}
 	for name, test := range map[string]struct {

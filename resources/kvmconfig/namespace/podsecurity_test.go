@@ -25,7 +25,7 @@ func TestLevelThatTheNamespaceEnforces(t *testing.T) {
 		"a node has no Deployment yet":      {func(s *state.Cluster) { s.Nodes = append(s.Nodes, state.Node{}) }, key.PodSecurityBaseline},
 		"the setting asks for nothing":      {func(s *state.Cluster) { s.Settings.Machine.PodSecurity = key.PodSecurityPrivileged }, key.PodSecurityPrivileged},
 		"a node waits for its replacement":  {func(s *state.Cluster) { s.Nodes = append(s.Nodes, earlier) }, key.PodSecurityPrivileged},
-		"a master retires as it was":        {func(s *state.Cluster) { s.Retiring = append(s.Retiring, earlier) }, key.PodSecurityPrivileged},
+		"a master that retires keeps its":   {func(s *state.Cluster) { s.Retiring = append(s.Retiring, earlier) }, key.PodSecurityPrivileged},
 		"etcd's data is on hosts":           {func(s *state.Cluster) { s.Config.Spec.KVM.K8sKVM.StorageType = "" }, key.PodSecurityPrivileged},
 		"masters have left data on hosts":   {func(s *state.Cluster) { s.Config.Status.Retired = make([]v1alpha1.RetiredData, 1) }, key.PodSecurityPrivileged},
 		"snapshots go to a host directory":  {func(s *state.Cluster) { s.Config.Spec.Etcd = snapshots("/srv") }, key.PodSecurityPrivileged},

@@ -23,7 +23,7 @@ func New() apply.Resource[*vitistack.State] {
 
 func build(s *vitistack.State) (apply.Desired, error) {
 	if err := s.Refusal(); err != nil {
-		return apply.Desired{}, err // the Secret, if there is one, stays as it is
+		return apply.Desired{}, err // a Secret that exists does not change
 	}
 	data := s.Wanted.CloudInit
 	secret := &corev1.Secret{ObjectMeta: s.ObjectMeta(vitistack.CloudInitSecret(s.Machine.Name), nil)}
@@ -47,8 +47,8 @@ func build(s *vitistack.State) (apply.Desired, error) {
 	return apply.Desired{Objects: []client.Object{secret}}, nil
 }
 
-// inUse returns whether the VirtualMachine or the guest that runs refers to the Secret, or may. A guest that was started with
-// it needs it to be migrated.
+// inUse returns whether the VirtualMachine or the guest that runs refers to the Secret, or may. A guest that was
+// started with it needs it to be migrated.
 func inUse(s *vitistack.State, secret string) bool {
 	if s.KubeVirt == vitistack.Unknown {
 		return true

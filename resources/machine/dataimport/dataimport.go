@@ -29,8 +29,9 @@ func Resource() apply.Resource[*vitistack.State] {
 	return apply.Resource[*vitistack.State]{Handler: Name, Kinds: []client.Object{&cdiv1.DataVolume{}}, Build: build, KeepUnwanted: true}
 }
 
-// build wants a DataVolume for each disk that has no claim yet. One that exists stays as it is, because CDI allows no change,
-// until it has done its work, also if its disk was removed from the spec: half a disk must not be taken for a whole one.
+// build wants a DataVolume for each disk that has no claim yet. One that exists is not changed, because CDI allows no
+// change, until it has done its work, also if its disk was removed from the spec: half a disk must not be taken for a
+// whole one.
 func build(s *vitistack.State) (apply.Desired, error) {
 	if err := s.Refusal(); err != nil {
 		return apply.Desired{}, err
@@ -59,8 +60,8 @@ func build(s *vitistack.State) (apply.Desired, error) {
 	return desired, nil
 }
 
-// noAdoption forbids CDI to take over a claim that exists: with the claim, its data would be deleted with the DataVolume.
-// https://github.com/kubevirt/containerized-data-importer/blob/main/doc/datavolumes.md
+// noAdoption forbids CDI to take over a claim that exists: with the claim, its data would be deleted with the
+// DataVolume. https://github.com/kubevirt/containerized-data-importer/blob/main/doc/datavolumes.md
 const noAdoption = "cdi.kubevirt.io/allowClaimAdoption"
 
 func dataVolume(s *vitistack.State, d *vitistack.Disk) *cdiv1.DataVolume {
@@ -79,7 +80,8 @@ func dataVolume(s *vitistack.State, d *vitistack.Disk) *cdiv1.DataVolume {
 	return dv
 }
 
-// source is what CDI imports. Secrets and ConfigMaps are those of the namespace of the DataVolume, which is the Machine's.
+// source is what CDI imports. Secrets and ConfigMaps are those of the namespace of the DataVolume, which is the
+// Machine's.
 func source(s *v1alpha1.DiskSource) *cdiv1.DataVolumeSource {
 	if image := s.HTTP; image != nil {
 		return &cdiv1.DataVolumeSource{HTTP: &cdiv1.DataVolumeSourceHTTP{
@@ -118,8 +120,8 @@ func (handler) Name() string { return Name }
 // Declared returns the pure part of the handler.
 func (handler) Declared() apply.Resource[*vitistack.State] { return Resource() }
 
-// EnsureCreated is Done when the claim of each disk that is imported exists. KubeVirt starts no guest before CDI has filled
-// it. Without such disks it does not matter whether CDI is installed.
+// EnsureCreated is Done when the claim of each disk that is imported exists. KubeVirt starts no guest before CDI has
+// filled it. Without such disks it does not matter whether CDI is installed.
 func (h handler) EnsureCreated(ctx context.Context, s *vitistack.State) (chain.Outcome, error) {
 	if !s.ImportsAnything() {
 		return chain.NotConfigured(), nil
@@ -143,7 +145,8 @@ func (h handler) EnsureCreated(ctx context.Context, s *vitistack.State) (chain.O
 	return chain.Done(), nil
 }
 
-// EnsureDeleted deletes the DataVolumes, and with them what CDI has not filled yet. It is Done when they are gone, or CDI is.
+// EnsureDeleted deletes the DataVolumes, and with them what CDI has not filled yet. It is Done when they are gone, or
+// CDI is.
 func (h handler) EnsureDeleted(ctx context.Context, s *vitistack.State) (chain.Outcome, error) {
 	if s.CDI == vitistack.Absent || !s.ImportsAnything() {
 		return chain.Done(), nil

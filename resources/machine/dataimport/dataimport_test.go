@@ -58,7 +58,7 @@ func TestWhatIsMade(t *testing.T) {
 		"one for each disk":                                    {observed(web(), registry()), []string{"a-root", "a-data"}, true},
 		"none while it is not known which claim the guest has": {by(observed(web()), func(o *vitistack.Observed) { o.KubeVirt = vitistack.Unknown }), nil, true},
 		"the first ones without KubeVirt":                      {by(observed(web()), func(o *vitistack.Observed) { o.KubeVirt = vitistack.Absent }), []string{"a-root"}, true},
-		"one that exists stays as it is": {by(observed(web()), func(o *vitistack.Observed) {
+		"one that exists is not changed": {by(observed(web()), func(o *vitistack.Observed) {
 			o.Imports = map[string]*cdiv1.DataVolume{"a-root": its("a-root", cdiv1.ImportInProgress)}
 		}), nil, true},
 		"one whose disk was removed stays": {by(observed(), func(o *vitistack.Observed) {

@@ -21,7 +21,7 @@ func HandOver() apply.Resource[*vitistack.State] {
 	}
 }
 
-// finished are the DataVolumes whose status, as it was observed, says that they have done their work.
+// finished are the DataVolumes whose observed status says that they have done their work.
 func finished(s *vitistack.State) []client.Object {
 	var objects []client.Object
 	for _, dv := range s.FinishedImports() {
@@ -30,9 +30,9 @@ func finished(s *vitistack.State) []client.Object {
 	return objects
 }
 
-// NewHandOver returns the handler that deletes DataVolumes that have filled their claims, and keeps the claims. It needs
-// nothing else to be right with the Machine, because until then the data of a disk depends on the DataVolume: a removal of
-// CDI takes both. engine is as in New.
+// NewHandOver returns the handler that deletes DataVolumes that have filled their claims, and keeps the claims. It
+// needs nothing else to be right with the Machine, because until then the data of a disk depends on the DataVolume: a
+// removal of CDI takes both. engine is as in New.
 func NewHandOver(engine func(*vitistack.State) *apply.Engine) chain.Handler[*vitistack.State] {
 	return handOver{engine: engine}
 }

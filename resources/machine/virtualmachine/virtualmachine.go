@@ -31,7 +31,7 @@ func Resource() apply.Resource[*vitistack.State] {
 
 func build(s *vitistack.State) (apply.Desired, error) {
 	if err := s.Refusal(); err != nil {
-		return apply.Desired{}, err // a VirtualMachine that exists stays as it is
+		return apply.Desired{}, err // a VirtualMachine that exists does not change
 	}
 	return apply.Desired{Objects: []client.Object{kubevirt.VirtualMachine(s.Machine, s.Wanted, s.Settings)}}, nil
 }
@@ -83,8 +83,8 @@ func (h handler) EnsureDeleted(ctx context.Context, s *vitistack.State) (chain.O
 	return Resource().Handle(engine).EnsureDeleted(ctx, s)
 }
 
-// ends returns the guest if its restart was approved. KubeVirt starts the next one by itself. This one has a UID of its own, so
-// that no other is ever ended.
+// ends returns the guest if its restart was approved. KubeVirt starts the next one by itself. This one has a UID of its
+// own, so that no other is ever ended.
 func ends(s *vitistack.State) []client.Object {
 	if !s.RestartApproved() {
 		return nil
@@ -93,8 +93,8 @@ func ends(s *vitistack.State) []client.Object {
 }
 
 // remains returns what is left of a Machine without a VirtualMachine that names it as its owner, nil if nothing is, and
-// whether it is to be deleted: a VirtualMachine of vitistack's operator that was never adopted, because something was wrong
-// with the Machine, and a guest that was orphaned. Others delete a guest that has a controller.
+// whether it is to be deleted: a VirtualMachine of vitistack's operator that was never adopted, because something was
+// wrong with the Machine, and a guest that was orphaned. Others delete a guest that has a controller.
 func remains(s *vitistack.State) (left client.Object, deletes bool) {
 	switch {
 	case s.VM != nil && s.Owns(s.VM) && !ownership.Has(s.VM.Annotations):

@@ -49,7 +49,7 @@ func instance(machine string) *kubevirtv1.VirtualMachineInstance {
 	return &kubevirtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "a", Labels: map[string]string{v1alpha1.LabelMachine: machine}}}
 }
 
-// TestWithoutKubeVirt: nothing is written, a Machine is told why, and its deletion ends.
+// TestWithoutKubeVirt: nothing is written, a Machine reports why, and its deletion ends.
 func TestWithoutKubeVirt(t *testing.T) {
 	pending := chain.Wait(v1alpha1.ReasonPending, "it is not known yet whether KubeVirt is installed and has a VirtualMachine of this name", 30*time.Second)
 	for name, test := range map[string]struct {

@@ -25,7 +25,7 @@ func build(s *virtualmachine.State) (apply.Desired, error) {
 		return apply.Desired{NotConfigured: true}, nil
 	}
 	if s.CloudInit.Err != nil {
-		return apply.Desired{}, s.CloudInit.Err // the Secret, if there is one, stays as it is
+		return apply.Desired{}, s.CloudInit.Err // a Secret that exists does not change
 	}
 	return apply.Desired{Objects: []client.Object{s.CloudInitSecret()}}, nil
 }

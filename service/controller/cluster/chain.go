@@ -67,7 +67,7 @@ func inside(e *apply.Engine, w *Workloads) chain.Chain[*state.Cluster] {
 		// Needs nothing: members are changed outside the chain, and this handler reports it.
 		{Handler: etcdmember.New(), Condition: ConditionEtcd},
 		// Waits until the API responds, and reports if the certificate for it is missing; nothing below is possible
-		// before that. It continues if a Service is rejected, because existing Services stay as they are.
+		// before that. It continues if a Service is rejected, because existing Services do not change.
 		{Handler: workload.New(w), Follows: []string{"service"}, Condition: ConditionAvailable},
 	}
 	// First what lets nodes join, then what makes them Ready.

@@ -108,17 +108,17 @@ func (r *Reconciler) reader() observe.Reader { return observe.Reader{Cached: r.C
 // data.
 func (r *Reconciler) Again(s *state.Cluster, after time.Duration) time.Duration {
 	now := r.Clock.Now()
-	wishes := []time.Duration{
+	delays := []time.Duration{
 		after, nextHangCheck(nodeStatuses(s, now)), until(s.NextSnapshotLook, now), until(s.NextLate(), now), until(s.LostAt(), now), until(s.NextRemoval(), now),
 	}
 	if s.Tokens.Known() && r.Workloads != nil {
-		wishes = append(wishes, max(s.Tokens.Next().Sub(now), time.Second))
+		delays = append(delays, max(s.Tokens.Next().Sub(now), time.Second))
 	}
-	wishes = slices.DeleteFunc(wishes, func(d time.Duration) bool { return d <= 0 })
-	if len(wishes) == 0 {
+	delays = slices.DeleteFunc(delays, func(d time.Duration) bool { return d <= 0 })
+	if len(delays) == 0 {
 		return 0
 	}
-	return slices.Min(wishes)
+	return slices.Min(delays)
 }
 
 // until returns how long it takes until shortly after t; zero if t is not set or has passed.

@@ -324,7 +324,7 @@ func TestARestoreThatCanBeCalledOffIsNoRollout(t *testing.T) {
 			}
 			stopped++
 			if same := cmp.Equal(w.Deployments[d.Name].Spec.Template, d.Spec.Template); same != want {
-				t.Errorf("begun: %q: %s stays as it is: %t, want %t", committed, d.Name, same, want)
+				t.Errorf("begun: %q: %s is unchanged: %t, want %t", committed, d.Name, same, want)
 			}
 		}
 		if stopped != 3 {

@@ -242,7 +242,7 @@ func TestRenderingTwiceIsByteIdentical(t *testing.T) {
 	}
 }
 
-// TestWithoutReleaseNothingIsReplaced: nodes stay as they are while the requested versions are not known, and can be
+// TestWithoutReleaseNothingIsReplaced: nodes do not change while the requested versions are not known, and can be
 // created with the versions in use as long as those are known.
 func TestWithoutReleaseNothingIsReplaced(t *testing.T) {
 	message := "Release v20.0.0 does not exist; create it, or remove the label release.giantswarm.io/version and set spec.versions"

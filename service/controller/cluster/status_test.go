@@ -76,7 +76,7 @@ func TestConditionsThatSumUp(t *testing.T) {
 			results(isStuck, isBlocked, isBlocked), nil, false,
 			"False ReleaseNotFound: release: Release v1 does not exist", "", "True ReleaseNotFound: Release v1 does not exist",
 		},
-		"a problem goes before what waits, wherever it stands": {
+		"a problem goes before what waits, in any order": {
 			results(isWaitingOn, isFailing, isStuck), nil, false,
 			"False ReleaseNotFound: deployment: Release v1 does not exist", "True NodesNotReady: worker a: no node pod yet", "True ReleaseNotFound: Release v1 does not exist",
 		},

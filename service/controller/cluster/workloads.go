@@ -92,7 +92,7 @@ func (w *Workloads) Source() source.Source {
 func nameOf(s *state.Cluster) types.NamespacedName { return client.ObjectKeyFromObject(s.Config) }
 
 // follow connects to the cluster, unless it is connected already, and sets the members that its etcd should have. It
-// does not wait: what comes of it is observed in a later reconcile. The operator uses the key pair that is stored: one
+// does not wait: the result is observed in a later reconcile. The operator uses the key pair that is stored: one
 // that was just issued may never be stored. It returns whether anything begins or ends to be followed.
 func (w *Workloads) follow(s *state.Cluster) bool {
 	if w == nil || s.Config.DeletionTimestamp != nil {

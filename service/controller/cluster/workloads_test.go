@@ -26,7 +26,7 @@ func TestVotesOfClustersThatWereNotQueried(t *testing.T) {
 		vote  etcd.Vote
 		asked bool
 	}{
-		{"before anybody looks", func() {}, etcd.VoteAwaited, false},
+		{"before the first look", func() {}, etcd.VoteAwaited, false},
 		{"when they are looked at", func() { m.want(name, etcd.Access{}, nil) }, etcd.VoteAwaited, false},
 		{"when they are left as they are", func() { m.unmanage(name) }, etcd.VoteUnknown, true},
 		{"when they are looked at again", func() { m.want(name, etcd.Access{}, nil) }, etcd.VoteAwaited, false},

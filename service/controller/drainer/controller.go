@@ -132,7 +132,7 @@ func (r *Reconciler) leaving(ctx context.Context, object client.Object) []reconc
 	return requests
 }
 
-// inSlice returns the pods of a slice. It is called with a slice as it was and as it is.
+// inSlice returns the pods of a slice. It is called with the old and the new slice.
 func (*Reconciler) inSlice(_ context.Context, object client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	slice := object.(*discoveryv1.EndpointSlice)

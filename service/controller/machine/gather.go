@@ -39,8 +39,8 @@ func (r *Reconciler) Gather(ctx context.Context, m *v1alpha1.Machine) (*vitistac
 	return s, nil
 }
 
-// tellPending finds what a restart of the guest would change. The VirtualMachine may not have the latest change yet; it has
-// before the guest is restarted, and one that nothing can be applied to stays as it is.
+// tellPending finds what a restart of the guest would change. The VirtualMachine may not have the latest change yet; it
+// has before the guest is restarted, and one that nothing can be applied to does not change.
 func tellPending(s *vitistack.State) {
 	if s.Observation.RestartRequired == "" || !s.Observation.Instance {
 		return
@@ -91,8 +91,9 @@ func (r *Reconciler) imports(ctx context.Context, o *vitistack.Observed) error {
 	return nil
 }
 
-// taken reads the claims that are to be made by CDI from the API server, and returns whether it has found one. The cache has only
-// claims with the labels of Machines, and CDI may give a DataVolume a claim that it has not made, which is deleted with it.
+// taken reads the claims that are to be made by CDI from the API server, and returns whether it has found one. The
+// cache has only claims with the labels of Machines, and CDI may give a DataVolume a claim that it has not made, which
+// is deleted with it.
 func (r *Reconciler) taken(ctx context.Context, s *vitistack.State) (found bool, err error) {
 	for _, name := range s.ClaimsToBegin() {
 		claim, err := get(ctx, r.Live, client.ObjectKey{Namespace: s.Machine.Namespace, Name: name}, &corev1.PersistentVolumeClaim{})
@@ -127,7 +128,8 @@ func (r *Reconciler) class(ctx context.Context, o *vitistack.Observed) error {
 	return err
 }
 
-// networks reads the NetworkConfigurations that the Machine names. Of one that is being deleted, those too that list it.
+// networks reads the NetworkConfigurations that the Machine names. Of one that is being deleted, those too that list
+// it.
 func (r *Reconciler) networks(ctx context.Context, o *vitistack.Observed) error {
 	o.Networks = map[string]*v1alpha1.NetworkConfiguration{}
 	view := r.Sessions.Networks.View()

@@ -71,12 +71,12 @@ type Undecodable struct {
 	New func() client.Object
 	// Kind and Resource are the names of the kind in messages and for kubectl.
 	Kind, Resource string
-	// Left says what becomes of an object until it is corrected.
+	// Left says what happens to an object until it is corrected.
 	Left string
 	// Conditions returns the conditions of an object; nil if the kind has none.
 	Conditions func(client.Object) []metav1.Condition
-	// Cache has the objects of the kind; nil means the manager's. CacheSyncTimeout is how long it may take to fill; 0 means
-	// controller-runtime's default.
+	// Cache has the objects of the kind; nil means the manager's. CacheSyncTimeout is how long it may take to fill; 0
+	// means controller-runtime's default.
 	Cache            cache.Cache
 	CacheSyncTimeout time.Duration
 

@@ -54,7 +54,7 @@ func awaiting(s *state.State, r metav1.Condition) []metav1.Condition {
 	return merged
 }
 
-// merge returns the conditions, with those that stay as they are.
+// merge returns the conditions, with those that do not change.
 func merge(s *state.State, wanted []metav1.Condition) []metav1.Condition {
 	before := s.VM.Status.Conditions
 	for i := range wanted {

@@ -31,7 +31,7 @@ func TestWhichReportsAreNews(t *testing.T) {
 		"its room":                {func(n *v1alpha1.SmolVMNode) { n.Status.Allocatable.CPUs = 2 }, true},
 		"another node":            {func(n *v1alpha1.SmolVMNode) { n.Status.NodeUID = "b" }, true},
 		"another object":          {func(n *v1alpha1.SmolVMNode) { n.UID = "b" }, true},
-		"no heartbeat any longer": {func(n *v1alpha1.SmolVMNode) { n.Status.HeartbeatTime = nil }, false},
+		"no heartbeat since then": {func(n *v1alpha1.SmolVMNode) { n.Status.HeartbeatTime = nil }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := &v1alpha1.SmolVMNode{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "a", Labels: map[string]string{"a": "b"}}}

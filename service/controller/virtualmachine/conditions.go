@@ -75,7 +75,7 @@ func running(s *virtualmachine.State) metav1.Condition {
 }
 
 // booted returns the condition of VM-Operator's name: True while the guest agent answers. While the operator has no link
-// with the runner, it stays as it was.
+// with the runner, it does not change.
 func booted(s *virtualmachine.State) metav1.Condition {
 	c := running(s)
 	c.Type, c.Status = ConditionBooted, metav1.ConditionFalse

@@ -53,7 +53,8 @@ func has(s *virtualmachine.State) (cpus int32, ram, accelerator string) {
 	return bounded(started.CurrentCPUs), resource.NewQuantity(started.CurrentRAM, resource.BinarySI).String(), ""
 }
 
-// osInfo returns what the guest agent says. While the operator has no link with the runner, it is what was known before.
+// osInfo returns what the guest agent says. While the operator has no link with the runner, it is what was known
+// before.
 func osInfo(s *virtualmachine.State) *runtime.RawExtension {
 	info := s.OS()
 	if info == nil {
@@ -77,8 +78,8 @@ func osInfo(s *virtualmachine.State) *runtime.RawExtension {
 	return &runtime.RawExtension{Raw: encoded}
 }
 
-// viewed returns how often the password of the display was set, and who is connected. While that is not known, it is what
-// was known before.
+// viewed returns how often the password of the display was set, and who is connected. While that is not known, it is
+// what was known before.
 func viewed(s *virtualmachine.State) (serial int64, client string) {
 	if n, host, known := s.DisplayReported(); known {
 		return int64(n), host

@@ -20,7 +20,7 @@ type Cluster struct {
 	//
 	// +kubebuilder:validation:MaxLength=11
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Label().validate(self).hasValue()",message="must be a lower-case DNS label, letters, digits and '-' with a letter or digit at both ends, for example ab1cd"
-	// +kubebuilder:validation:XValidation:rule="!(self in ['default', 'giantswarm']) && !self.startsWith('kube-')",message="must not be the name of a system namespace (default, giantswarm, kube-...), for the cluster gets a namespace of this name; choose another ID"
+	// +kubebuilder:validation:XValidation:rule="!(self in ['default', 'giantswarm']) && !self.startsWith('kube-')",message="must not be the name of a system namespace (default, giantswarm, kube-...), because the cluster gets a namespace of this name; choose another ID"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('-etcd(-|$)|-(apiserver|psp)$')",message="must not have etcd after a dash, or -apiserver or -psp at the end, because objects of another cluster may have such names; choose another ID"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable because all objects of the cluster are named after it; create another KVMConfig instead"
 	ID string `json:"id"`
@@ -35,9 +35,9 @@ type Cluster struct {
 	// +listType=map
 	// +listMapKey=id
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="size(self) in [1, 3, 5]",message="must have 1, 3 or 5 entries, for etcd needs an odd number of members and gains nothing from more than 5"
-	// +kubebuilder:validation:XValidation:rule="oldSelf.exists(o, self.exists(m, m.id == o.id))",message="must keep one of the present masters at least, for etcd's data comes from there; replace the others first and this one later"
-	// +kubebuilder:validation:XValidation:rule="self.all(m, !(m.id in ['ca', 'ipv6']))",message="must not have the id ca or ipv6, for etcd-ca and master-ipv6 are names of other objects of the cluster; choose another id"
+	// +kubebuilder:validation:XValidation:rule="size(self) in [1, 3, 5]",message="must have 1, 3 or 5 entries, because etcd needs an odd number of members and gains nothing from more than 5"
+	// +kubebuilder:validation:XValidation:rule="oldSelf.exists(o, self.exists(m, m.id == o.id))",message="must keep one of the present masters at least, because etcd's data comes from there; replace the others first and this one later"
+	// +kubebuilder:validation:XValidation:rule="self.all(m, !(m.id in ['ca', 'ipv6']))",message="must not have the id ca or ipv6, because etcd-ca and master-ipv6 are names of other objects of the cluster; choose another id"
 	Masters []Node `json:"masters"`
 
 	// Workers are the nodes that run workloads, at most 500.
@@ -80,7 +80,7 @@ type Customer struct {
 	// letters, digits, '-', '_' and '.'.
 	//
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="!format.labelValue().validate(self).hasValue()",message="must be a label value, letters, digits, '-', '_' and '.' with a letter or digit at both ends, for it becomes one"
+	// +kubebuilder:validation:XValidation:rule="!format.labelValue().validate(self).hasValue()",message="must be a label value, letters, digits, '-', '_' and '.' with a letter or digit at both ends, because it becomes one"
 	ID string `json:"id,omitempty"`
 }
 
@@ -118,7 +118,7 @@ type Calico struct {
 	// +kubebuilder:default=16
 	// +kubebuilder:validation:Minimum=8
 	// +kubebuilder:validation:Maximum=30
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, for nodes and pods hold addresses of the pod network; create another cluster instead"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, because nodes and pods hold addresses of the pod network; create another cluster instead"
 	CIDR int32 `json:"cidr,omitempty"`
 
 	// MTU is the MTU of pod interfaces in bytes, 576 to 9216. It must leave room for the encapsulation of the CNI below
@@ -135,7 +135,7 @@ type Calico struct {
 	// +kubebuilder:validation:MaxLength=45
 	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip(self).family() == 4",message="must be an IPv4 address without a prefix length, which goes to spec.cluster.calico.cidr, for example 192.168.0.0"
 	// +kubebuilder:validation:XValidation:rule="!isIP(self) || ip(self).family() != 4 || !['0.0.0.0/8', '127.0.0.0/8', '169.254.0.0/16', '224.0.0.0/3'].exists(n, cidr(n).containsIP(self))",message="must not lie in 0.0.0.0/8, 127.0.0.0/8 (loopback), 169.254.0.0/16 (link-local) and 224.0.0.0/3 (multicast, reserved), where no pod is reached; choose another network, for example 192.168.0.0"
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, for nodes and pods hold addresses of the pod network; create another cluster instead"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, because nodes and pods hold addresses of the pod network; create another cluster instead"
 	Subnet string `json:"subnet,omitempty"`
 }
 
@@ -167,7 +167,7 @@ type Etcd struct {
 	//
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == \"\" || !format.dns1123Subdomain().validate(self).hasValue()",message="must be a lower-case DNS name, for example etcd.ab1cd.k8s.example.org, or left out"
-	// +kubebuilder:validation:XValidation:rule="!isIP(self)",message="must be a name, not an address, for it is the host of an Ingress; leave it out to get etcd.<base domain>"
+	// +kubebuilder:validation:XValidation:rule="!isIP(self)",message="must be a name, not an address, because it is the host of an Ingress; leave it out to get etcd.<base domain>"
 	Domain string `json:"domain,omitempty"`
 
 	// Port is accepted for old manifests and ignored.
@@ -183,6 +183,6 @@ type Etcd struct {
 	// +kubebuilder:default="giantswarm.io"
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^/?[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$')",message="must be a path of letters, digits, '.', '-' and '_', for example giantswarm.io"
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, for under another prefix the API server finds an empty cluster; create another cluster instead"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, because under another prefix the API server finds an empty cluster; create another cluster instead"
 	Prefix string `json:"prefix,omitempty"`
 }

@@ -6,7 +6,7 @@ type GuestImage struct {
 	// replaces all nodes.
 	//
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="must be lower-case letters, digits, '-' and '.' with a letter or digit at both ends, for it names a directory, for example flatcar-4459.2.1"
+	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="must be lower-case letters, digits, '-' and '.' with a letter or digit at both ends, because it names a directory, for example flatcar-4459.2.1"
 	Name string `json:"name"`
 
 	// Kernel is the Linux kernel.
@@ -25,20 +25,20 @@ type GuestImage struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule=`self.all(a, a.matches(r'^\P{Cc}+$'))`,message="must be arguments without line breaks and other control characters, none of them empty"
-	// +kubebuilder:validation:XValidation:rule="self.map(a, size(a) + 1).sum() <= 1536",message="must not be longer than 1536 characters together, for Linux reads 2047 of a command line and cuts off the rest without a word"
+	// +kubebuilder:validation:XValidation:rule="self.map(a, size(a) + 1).sum() <= 1536",message="must not be longer than 1536 characters together, because Linux reads 2047 of a command line and ignores the rest silently"
 	KernelArguments []string `json:"kernelArguments,omitempty"`
 
 	// IgnitionKey is the fw_cfg name under which this image looks for its configuration; it begins with "opt/" and has at
 	// most 55 characters (QEMU, docs/specs/fw_cfg).
 	//
 	// +kubebuilder:validation:MaxLength=55
-	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^opt/[A-Za-z0-9._/-]+$')",message="must begin with opt/ and go on with letters, digits, '.', '_', '-' and '/', for example opt/com.coreos/config"
+	// +kubebuilder:validation:XValidation:rule="self == \"\" || self.matches('^opt/[A-Za-z0-9._/-]+$')",message="must begin with opt/, followed by letters, digits, '.', '_', '-' and '/', for example opt/com.coreos/config"
 	IgnitionKey string `json:"ignitionKey,omitempty"`
 }
 
 // ImageFile is one file of a guest image.
 //
-// +kubebuilder:validation:XValidation:rule="!self.url.startsWith('http://') || has(self.sha256) && size(self.sha256) > 0 || has(self.signatureURL) && size(self.signatureURL) > 0",message="an http URL needs a sha256 or a signatureURL, for anybody on the way could replace the file; use https, or add one"
+// +kubebuilder:validation:XValidation:rule="!self.url.startsWith('http://') || has(self.sha256) && size(self.sha256) > 0 || has(self.signatureURL) && size(self.signatureURL) > 0",message="an http URL needs a sha256 or a signatureURL, because the file could be replaced on its way; use https, or add one"
 type ImageFile struct {
 	// URL is an http, https or file URL.
 	//

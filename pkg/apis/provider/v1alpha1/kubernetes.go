@@ -5,7 +5,7 @@ package v1alpha1
 // The DNS service keeps its address: kubelets have written it into every running pod, and a Service cannot change it.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.dns) || !has(self.dns.ip) || !isIP(self.dns.ip) || ip(self.dns.ip).family() != 4 || !isCIDR(self.api.clusterIPRange) || cidr(self.api.clusterIPRange).containsIP(self.dns.ip)",fieldPath=".dns.ip",message="must lie inside spec.cluster.kubernetes.api.clusterIPRange; leave it out to get the network's tenth address",messageExpression="'must lie inside spec.cluster.kubernetes.api.clusterIPRange ' + self.api.clusterIPRange + '; leave it out to get the tenth address of the network'"
-// +kubebuilder:validation:XValidation:rule="(has(self.dns) && has(self.dns.ip) ? self.dns.ip : \"\") == (has(oldSelf.dns) && has(oldSelf.dns.ip) ? oldSelf.dns.ip : \"\")",fieldPath=".dns.ip",message="is immutable, for running pods resolve names through it; set it back"
+// +kubebuilder:validation:XValidation:rule="(has(self.dns) && has(self.dns.ip) ? self.dns.ip : \"\") == (has(oldSelf.dns) && has(oldSelf.dns.ip) ? oldSelf.dns.ip : \"\")",fieldPath=".dns.ip",message="is immutable, because running pods resolve names through it; set it back"
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || !has(self.dns) || !has(self.dns.ip) || !isIP(self.dns.ip) || ip(self.dns.ip).family() != 4 || !isCIDR(self.api.clusterIPRange) || !cidr(self.api.clusterIPRange).containsIP(self.dns.ip) || cidr(self.api.clusterIPRange).prefixLength() < 12 || cidr(self.api.clusterIPRange).prefixLength() > 28 || [self.dns.ip.split('.').map(o, int(o))].all(o, (o[0] * 16777216 + o[1] * 65536 + o[2] * 256 + o[3] + 1) % [1048576, 524288, 262144, 131072, 65536, 32768, 16384, 8192, 4096, 2048, 1024, 512, 256, 128, 64, 32, 16][cidr(self.api.clusterIPRange).prefixLength() - 12] > 2)",optionalOldSelf=true,fieldPath=".dns.ip",message="must not be the network's own address, its first, which is the API's, or its last; leave it out to get the tenth address of the network"
 type Kubernetes struct {
 	// API is the API server.
@@ -25,7 +25,7 @@ type Kubernetes struct {
 	// +kubebuilder:default="cluster.local"
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="must be a lower-case DNS name, for example cluster.local"
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, for it is part of names that running pods and certificates hold; create another cluster instead"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, because it is part of names that running pods and certificates hold; create another cluster instead"
 	Domain string `json:"domain,omitempty"`
 
 	// IngressController is accepted for old manifests and ignored.
@@ -54,7 +54,7 @@ type KubernetesAPI struct {
 	// +kubebuilder:validation:MaxLength=49
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 4 && cidr(self).prefixLength() >= 12 && cidr(self).prefixLength() <= 28",message="must be an IPv4 network with a prefix length of 12 to 28, for example 172.31.0.0/16"
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self).ip().family() != 4 || !['0.0.0.0/8', '127.0.0.0/8', '169.254.0.0/16', '224.0.0.0/3'].exists(n, cidr(n).containsCIDR(self) || cidr(self).containsCIDR(n))",message="must not overlap 0.0.0.0/8, 127.0.0.0/8 (loopback), 169.254.0.0/16 (link-local) and 224.0.0.0/3 (multicast, reserved), where no Service is reached; choose another network, for example 172.31.0.0/16"
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, for Services hold addresses of the network; create another cluster instead"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, because Services hold addresses of the network; create another cluster instead"
 	ClusterIPRange string `json:"clusterIPRange,omitempty"`
 
 	// Domain is the host name of the API, "api.<base>"; other names of the cluster are derived from the base. Immutable,
@@ -62,7 +62,7 @@ type KubernetesAPI struct {
 	//
 	// +kubebuilder:validation:MaxLength=250
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('api.') && !format.dns1123Subdomain().validate(self).hasValue()",message="must be a lower-case DNS name that begins with \"api.\", for example api.ab1cd.k8s.example.org"
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, for it stands in every kubeconfig and certificate of the cluster; create another cluster instead"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable, because it is in every kubeconfig and certificate of the cluster; create another cluster instead"
 	Domain string `json:"domain"`
 
 	// SecurePort is the port of the API server, in the guest and on the Service. Ports that a master uses for other purposes are
@@ -184,7 +184,7 @@ type Kubelet struct {
 	//
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?(,([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?=([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?)*)?$')",message="must be labels as key=value, separated by commas and without spaces, for example example.org/rack=r1,disk=ssd"
-	// +kubebuilder:validation:XValidation:rule="!(',' + self).replace(',node.kubernetes.io/', ',').replace(',kubelet.kubernetes.io/', ',').replace(',topology.kubernetes.io/region=', ',').replace(',topology.kubernetes.io/zone=', ',').matches('[,.](kubernetes|k8s)[.]io/')",message="must not set labels of kubernetes.io or k8s.io other than node.kubernetes.io/..., kubelet.kubernetes.io/... and topology.kubernetes.io/{region,zone}, for kubelets refuse to start with them; remove them"
+	// +kubebuilder:validation:XValidation:rule="!(',' + self).replace(',node.kubernetes.io/', ',').replace(',kubelet.kubernetes.io/', ',').replace(',topology.kubernetes.io/region=', ',').replace(',topology.kubernetes.io/zone=', ',').matches('[,.](kubernetes|k8s)[.]io/')",message="must not set labels of kubernetes.io or k8s.io other than node.kubernetes.io/..., kubelet.kubernetes.io/... and topology.kubernetes.io/{region,zone}, because kubelets refuse to start with them; remove them"
 	// +kubebuilder:validation:XValidation:rule="!(',' + self).matches(',(role|ip)=|,node[.]kubernetes[.]io/(master|worker)=[^,]')",message="must not set the labels role, ip, node.kubernetes.io/master and node.kubernetes.io/worker, which are the operator's; remove them"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('[-a-z0-9.]{254}/')",message="must not have a prefix of more than 253 characters"
 	Labels string `json:"labels,omitempty"`

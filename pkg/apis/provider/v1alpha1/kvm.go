@@ -39,14 +39,14 @@ const (
 // counting from the 15Gi that they have when no size is given. A size that is no quantity has a rule of its own; one with an
 // exponent of many digits would keep the API server busy for minutes.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.etcd) && has(self.etcd.size) && (string(self.etcd.size).matches('[eE].{4}') || !isQuantity(string(self.etcd.size))) || has(oldSelf.etcd) && has(oldSelf.etcd.size) && (string(oldSelf.etcd.size).matches('[eE].{4}') || !isQuantity(string(oldSelf.etcd.size))) || !quantity(has(self.etcd) && has(self.etcd.size) ? string(self.etcd.size) : '15Gi').isLessThan(quantity(has(oldSelf.etcd) && has(oldSelf.etcd.size) ? string(oldSelf.etcd.size) : '15Gi'))",fieldPath=".etcd.size",message="must not shrink, for volumes can only grow (15Gi when left out); set it back or raise it"
+// +kubebuilder:validation:XValidation:rule="has(self.etcd) && has(self.etcd.size) && (string(self.etcd.size).matches('[eE].{4}') || !isQuantity(string(self.etcd.size))) || has(oldSelf.etcd) && has(oldSelf.etcd.size) && (string(oldSelf.etcd.size).matches('[eE].{4}') || !isQuantity(string(oldSelf.etcd.size))) || !quantity(has(self.etcd) && has(self.etcd.size) ? string(self.etcd.size) : '15Gi').isLessThan(quantity(has(oldSelf.etcd) && has(oldSelf.etcd.size) ? string(oldSelf.etcd.size) : '15Gi'))",fieldPath=".etcd.size",message="must not shrink, because volumes can only grow (15Gi when left out); set it back or raise it"
 type KVM struct {
 	// Masters are the machines of spec.cluster.masters, as many as there are masters. They are matched by id, or by position
 	// if they have no ids.
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.all(m, !m.memory.matches('^[0-9]{1,12}([.][0-9]{1,9})?[MGT]i?$') || quantity(m.memory).compareTo(quantity('1500M')) >= 0)",message="must have 1500M of memory or more each, for the control plane does not start with less; 4G is recommended"
+	// +kubebuilder:validation:XValidation:rule="self.all(m, !m.memory.matches('^[0-9]{1,12}([.][0-9]{1,9})?[MGT]i?$') || quantity(m.memory).compareTo(quantity('1500M')) >= 0)",message="must have 1500M of memory or more each, because the control plane does not start with less; 4G is recommended"
 	Masters []Machine `json:"masters"`
 
 	// Workers are the machines of spec.cluster.workers, as many as there are workers. They are matched by id, or by position
@@ -54,7 +54,7 @@ type KVM struct {
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
-	// +kubebuilder:validation:XValidation:rule="self.all(m, m.?dockerVolumeSizeGB.orValue(0) > 0 ? m.dockerVolumeSizeGB >= 2 : m.?disk.orValue(0.0) < 0.5 || m.disk >= 1.5)",message="must have a disk of 2 GB or more each, for no kubelet starts with less; leave it out to get 50 and 5 GB"
+	// +kubebuilder:validation:XValidation:rule="self.all(m, m.?dockerVolumeSizeGB.orValue(0) > 0 ? m.dockerVolumeSizeGB >= 2 : m.?disk.orValue(0.0) < 0.5 || m.disk >= 1.5)",message="must have a disk of 2 GB or more each, because no kubelet starts with less; leave it out to get 50 and 5 GB"
 	Workers []Machine `json:"workers,omitempty"`
 
 	// K8sKVM has settings of the virtual machines.
@@ -90,7 +90,7 @@ type KVM struct {
 //
 // Under another storage type masters would start with an empty etcd.
 //
-// +kubebuilder:validation:XValidation:rule="(self.?storageType.orValue(\"\") == 'persistentVolume') == (oldSelf.?storageType.orValue(\"\") == 'persistentVolume')",fieldPath=".storageType",message="is immutable, for under another storage type masters would start with an empty etcd; create another cluster instead"
+// +kubebuilder:validation:XValidation:rule="(self.?storageType.orValue(\"\") == 'persistentVolume') == (oldSelf.?storageType.orValue(\"\") == 'persistentVolume')",fieldPath=".storageType",message="is immutable, because under another storage type masters would start with an empty etcd; create another cluster instead"
 type K8sKVM struct {
 	// Docker is accepted for old manifests and ignored: the runner's image is a setting of the operator.
 	Docker DockerImage `json:"docker,omitzero"`

@@ -56,10 +56,10 @@ type KVMConfigSpec struct {
 	KVM KVM `json:"kvm"`
 
 	// Versions sets component versions if the label release.giantswarm.io/version names no Release. A version that is not
-	// set stays as it is in force; a new cluster gets it from the operator's built-in catalogue.
+	// set does not change; a new cluster gets it from the operator's built-in catalogue.
 	//
-	// +kubebuilder:validation:XValidation:rule="!has(self.kubernetes) || !self.kubernetes.contains('+')",fieldPath=".kubernetes",message="must not have build metadata (+...), for the version is the tag of images; leave it out"
-	// +kubebuilder:validation:XValidation:rule="!has(self.etcd) || !self.etcd.contains('+')",fieldPath=".etcd",message="must not have build metadata (+...), for the version is the tag of an image; leave it out"
+	// +kubebuilder:validation:XValidation:rule="!has(self.kubernetes) || !self.kubernetes.contains('+')",fieldPath=".kubernetes",message="must not have build metadata (+...), because the version is the tag of images; leave it out"
+	// +kubebuilder:validation:XValidation:rule="!has(self.etcd) || !self.etcd.contains('+')",fieldPath=".etcd",message="must not have build metadata (+...), because the version is the tag of an image; leave it out"
 	Versions *Versions `json:"versions,omitempty"`
 
 	// GuestImage is the operating system image of the nodes. Default: Flatcar in the version in force.

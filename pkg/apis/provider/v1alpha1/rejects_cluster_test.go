@@ -20,11 +20,11 @@ var rejectedCluster = map[string]rejection{
 	},
 	"a cluster ID that is the namespace default": {
 		change: "spec: {cluster: {id: default}}",
-		want:   `spec.cluster.id: Invalid value: "default": must not be the name of a system namespace (default, giantswarm, kube-...), for the cluster gets a namespace of this name; choose another ID`,
+		want:   `spec.cluster.id: Invalid value: "default": must not be the name of a system namespace (default, giantswarm, kube-...), because the cluster gets a namespace of this name; choose another ID`,
 	},
 	"a cluster ID that is a system namespace": {
 		change: "spec: {cluster: {id: kube-system}}",
-		want:   `spec.cluster.id: Invalid value: "kube-system": must not be the name of a system namespace (default, giantswarm, kube-...), for the cluster gets a namespace of this name; choose another ID`,
+		want:   `spec.cluster.id: Invalid value: "kube-system": must not be the name of a system namespace (default, giantswarm, kube-...), because the cluster gets a namespace of this name; choose another ID`,
 	},
 	"a cluster ID that ends like a pair of etcd": {
 		change: "spec: {cluster: {id: x-etcd}}",
@@ -48,23 +48,23 @@ var rejectedCluster = map[string]rejection{
 	},
 	"a customer that is no label value": {
 		change: `spec: {cluster: {customer: {id: "acme corp"}}}`,
-		want:   `spec.cluster.customer.id: Invalid value: "acme corp": must be a label value, letters, digits, '-', '_' and '.' with a letter or digit at both ends, for it becomes one`,
+		want:   `spec.cluster.customer.id: Invalid value: "acme corp": must be a label value, letters, digits, '-', '_' and '.' with a letter or digit at both ends, because it becomes one`,
 	},
 	"no master": {
 		change: "spec: {cluster: {masters: []}, kvm: {masters: []}}",
-		want:   "spec.cluster.masters: Invalid value: must have 1, 3 or 5 entries, for etcd needs an odd number of members and gains nothing from more than 5",
+		want:   "spec.cluster.masters: Invalid value: must have 1, 3 or 5 entries, because etcd needs an odd number of members and gains nothing from more than 5",
 	},
 	"two masters": {
 		change: "spec: {cluster: {masters: [{id: m1}, {id: m2}]}, kvm: {masters: [{cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}]}}",
-		want:   "spec.cluster.masters: Invalid value: must have 1, 3 or 5 entries, for etcd needs an odd number of members and gains nothing from more than 5",
+		want:   "spec.cluster.masters: Invalid value: must have 1, 3 or 5 entries, because etcd needs an odd number of members and gains nothing from more than 5",
 	},
 	"a master whose certificate would have the name of etcd's authority": {
 		change: "spec: {cluster: {masters: [{id: m1}, {id: ca}, {id: m3}]}, kvm: {masters: [{cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}]}}",
-		want:   "spec.cluster.masters: Invalid value: must not have the id ca or ipv6, for etcd-ca and master-ipv6 are names of other objects of the cluster; choose another id",
+		want:   "spec.cluster.masters: Invalid value: must not have the id ca or ipv6, because etcd-ca and master-ipv6 are names of other objects of the cluster; choose another id",
 	},
 	"seven masters": {
 		change: "spec: {cluster: {masters: [{id: m1}, {id: m2}, {id: m3}, {id: m4}, {id: m5}, {id: m6}, {id: m7}]}, kvm: {masters: [{cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}, {cpus: 2, memory: 4G}]}}",
-		want:   "spec.cluster.masters: Invalid value: must have 1, 3 or 5 entries, for etcd needs an odd number of members and gains nothing from more than 5",
+		want:   "spec.cluster.masters: Invalid value: must have 1, 3 or 5 entries, because etcd needs an odd number of members and gains nothing from more than 5",
 	},
 	"no list of masters": {
 		change: "spec: {cluster: {masters: <remove>}}",

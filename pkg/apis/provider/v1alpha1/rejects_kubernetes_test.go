@@ -132,23 +132,23 @@ var rejectedKubernetes = map[string]rejection{
 	},
 	"the label of a role": {
 		change: `spec: {cluster: {kubernetes: {kubelet: {labels: "disk=ssd,node-role.kubernetes.io/worker="}}}}`,
-		want:   `spec.cluster.kubernetes.kubelet.labels: Invalid value: "disk=ssd,node-role.kubernetes.io/worker=": must not set labels of kubernetes.io or k8s.io other than node.kubernetes.io/..., kubelet.kubernetes.io/... and topology.kubernetes.io/{region,zone}, for kubelets refuse to start with them; remove them`,
+		want:   `spec.cluster.kubernetes.kubelet.labels: Invalid value: "disk=ssd,node-role.kubernetes.io/worker=": must not set labels of kubernetes.io or k8s.io other than node.kubernetes.io/..., kubelet.kubernetes.io/... and topology.kubernetes.io/{region,zone}, because kubelets refuse to start with them; remove them`,
 	},
 	"a label of kubernetes.io itself": {
 		change: `spec: {cluster: {kubernetes: {kubelet: {labels: "kubernetes.io/hostname=a"}}}}`,
-		want:   `spec.cluster.kubernetes.kubelet.labels: Invalid value: "kubernetes.io/hostname=a": must not set labels of kubernetes.io or k8s.io other than node.kubernetes.io/..., kubelet.kubernetes.io/... and topology.kubernetes.io/{region,zone}, for kubelets refuse to start with them; remove them`,
+		want:   `spec.cluster.kubernetes.kubelet.labels: Invalid value: "kubernetes.io/hostname=a": must not set labels of kubernetes.io or k8s.io other than node.kubernetes.io/..., kubelet.kubernetes.io/... and topology.kubernetes.io/{region,zone}, because kubelets refuse to start with them; remove them`,
 	},
 	"a label of k8s.io": {
 		change: `spec: {cluster: {kubernetes: {kubelet: {labels: "x.k8s.io/a=b"}}}}`,
-		want:   `spec.cluster.kubernetes.kubelet.labels: Invalid value: "x.k8s.io/a=b": must not set labels of kubernetes.io or k8s.io other than node.kubernetes.io/..., kubelet.kubernetes.io/... and topology.kubernetes.io/{region,zone}, for kubelets refuse to start with them; remove them`,
+		want:   `spec.cluster.kubernetes.kubelet.labels: Invalid value: "x.k8s.io/a=b": must not set labels of kubernetes.io or k8s.io other than node.kubernetes.io/..., kubelet.kubernetes.io/... and topology.kubernetes.io/{region,zone}, because kubelets refuse to start with them; remove them`,
 	},
 	"a label that only looks like one of node.kubernetes.io": {
 		change: `spec: {cluster: {kubernetes: {kubelet: {labels: "evilnode.kubernetes.io/a=b"}}}}`,
-		want:   `spec.cluster.kubernetes.kubelet.labels: Invalid value: "evilnode.kubernetes.io/a=b": must not set labels of kubernetes.io or k8s.io other than node.kubernetes.io/..., kubelet.kubernetes.io/... and topology.kubernetes.io/{region,zone}, for kubelets refuse to start with them; remove them`,
+		want:   `spec.cluster.kubernetes.kubelet.labels: Invalid value: "evilnode.kubernetes.io/a=b": must not set labels of kubernetes.io or k8s.io other than node.kubernetes.io/..., kubelet.kubernetes.io/... and topology.kubernetes.io/{region,zone}, because kubelets refuse to start with them; remove them`,
 	},
 	"a label that only begins like a zone": {
 		change: `spec: {cluster: {kubernetes: {kubelet: {labels: "topology.kubernetes.io/zones=b"}}}}`,
-		want:   `spec.cluster.kubernetes.kubelet.labels: Invalid value: "topology.kubernetes.io/zones=b": must not set labels of kubernetes.io or k8s.io other than node.kubernetes.io/..., kubelet.kubernetes.io/... and topology.kubernetes.io/{region,zone}, for kubelets refuse to start with them; remove them`,
+		want:   `spec.cluster.kubernetes.kubelet.labels: Invalid value: "topology.kubernetes.io/zones=b": must not set labels of kubernetes.io or k8s.io other than node.kubernetes.io/..., kubelet.kubernetes.io/... and topology.kubernetes.io/{region,zone}, because kubelets refuse to start with them; remove them`,
 	},
 	"a negative connection tracking table": {
 		change: "spec: {cluster: {kubernetes: {networkSetup: {kubeProxy: {conntrackMaxPerCore: -1}}}}}",

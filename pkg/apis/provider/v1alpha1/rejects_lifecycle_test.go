@@ -100,7 +100,7 @@ var rejectedLifecycle = map[string]rejection{
 	},
 	"an image name that is a path": {
 		change: `spec: {guestImage: {name: ../own, kernel: {url: "https://example.org/k"}, initrd: {url: "https://example.org/i"}}}`,
-		want:   `spec.guestImage.name: Invalid value: "../own": must be lower-case letters, digits, '-' and '.' with a letter or digit at both ends, for it names a directory, for example flatcar-4459.2.1`,
+		want:   `spec.guestImage.name: Invalid value: "../own": must be lower-case letters, digits, '-' and '.' with a letter or digit at both ends, because it names a directory, for example flatcar-4459.2.1`,
 	},
 	"an image without initrd": {
 		change: `spec: {guestImage: {name: own, kernel: {url: "https://example.org/k"}}}`,
@@ -114,17 +114,17 @@ var rejectedLifecycle = map[string]rejection{
 		change: `spec: {guestImage: {name: own, kernel: {url: "https://example.org"}, initrd: {url: "https://example.org/i"}}}`,
 		want:   `spec.guestImage.kernel.url: Invalid value: "https://example.org": must be an http, https or file URL of a file, for example https://images.example.org/vmlinuz`,
 	},
-	"an image that anybody on the way could replace": {
+	"an image that could be replaced on its way": {
 		change: `spec: {guestImage: {name: own, kernel: {url: "http://example.org/k"}, initrd: {url: "https://example.org/i"}}}`,
-		want:   "spec.guestImage.kernel: Invalid value: an http URL needs a sha256 or a signatureURL, for anybody on the way could replace the file; use https, or add one",
+		want:   "spec.guestImage.kernel: Invalid value: an http URL needs a sha256 or a signatureURL, because the file could be replaced on its way; use https, or add one",
 	},
-	"an initrd that anybody on the way could replace": {
+	"an initrd that could be replaced on its way": {
 		change: `spec: {guestImage: {name: own, kernel: {url: "https://example.org/k"}, initrd: {url: "http://example.org/i"}}}`,
-		want:   "spec.guestImage.initrd: Invalid value: an http URL needs a sha256 or a signatureURL, for anybody on the way could replace the file; use https, or add one",
+		want:   "spec.guestImage.initrd: Invalid value: an http URL needs a sha256 or a signatureURL, because the file could be replaced on its way; use https, or add one",
 	},
-	"a root file system that anybody on the way could replace": {
+	"a root file system that could be replaced on its way": {
 		change: `spec: {guestImage: {name: own, kernel: {url: "https://example.org/k"}, initrd: {url: "https://example.org/i"}, rootFS: {url: "http://example.org/r"}}}`,
-		want:   "spec.guestImage.rootFS: Invalid value: an http URL needs a sha256 or a signatureURL, for anybody on the way could replace the file; use https, or add one",
+		want:   "spec.guestImage.rootFS: Invalid value: an http URL needs a sha256 or a signatureURL, because the file could be replaced on its way; use https, or add one",
 	},
 	"a checksum that is too short": {
 		change: `spec: {guestImage: {name: own, kernel: {url: "https://example.org/k", sha256: abc}, initrd: {url: "https://example.org/i"}}}`,
@@ -152,7 +152,7 @@ var rejectedLifecycle = map[string]rejection{
 	},
 	"an fw_cfg name outside opt/": {
 		change: `spec: {guestImage: {name: own, kernel: {url: "https://example.org/k"}, initrd: {url: "https://example.org/i"}, ignitionKey: etc/config}}`,
-		want:   `spec.guestImage.ignitionKey: Invalid value: "etc/config": must begin with opt/ and go on with letters, digits, '.', '_', '-' and '/', for example opt/com.coreos/config`,
+		want:   `spec.guestImage.ignitionKey: Invalid value: "etc/config": must begin with opt/, followed by letters, digits, '.', '_', '-' and '/', for example opt/com.coreos/config`,
 	},
 	"an fw_cfg name of 56 characters": {
 		change: `spec: {guestImage: {name: own, kernel: {url: "https://example.org/k"}, initrd: {url: "https://example.org/i"}, ignitionKey: opt/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}}`,

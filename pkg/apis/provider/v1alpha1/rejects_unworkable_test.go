@@ -64,7 +64,7 @@ var rejectedUnworkable = map[string]rejection{
 	},
 	"an etcd domain that is an address": {
 		change: `spec: {cluster: {etcd: {domain: 10.0.0.1}}}`,
-		want:   `spec.cluster.etcd.domain: Invalid value: "10.0.0.1": must be a name, not an address, for it is the host of an Ingress; leave it out to get etcd.<base domain>`,
+		want:   `spec.cluster.etcd.domain: Invalid value: "10.0.0.1": must be a name, not an address, because it is the host of an Ingress; leave it out to get etcd.<base domain>`,
 	},
 	"a pod network without room for a second node": {
 		change: `spec: {cluster: {calico: {subnet: 10.0.0.0, cidr: 30}}}`,
@@ -102,7 +102,7 @@ var rejectedUnworkable = map[string]rejection{
 		change: `spec: {cluster: {kubernetes: {ssh: {userList: [{name: systemd-network}]}}}}`,
 		want:   `spec.cluster.kubernetes.ssh.userList[0].name: Invalid value: "systemd-network": must not be a user of the operating system or of the operator; choose another name`,
 	},
-	"a key that no sshd takes any longer": {
+	"a key that sshd no longer accepts": {
 		change: `spec: {cluster: {kubernetes: {ssh: {userList: [{name: ada, publicKey: "ssh-dss AAAA a"}]}}}}`,
 		want:   `spec.cluster.kubernetes.ssh.userList[0].publicKey: Invalid value: "ssh-dss AAAA a": must be one OpenSSH public key on one line, as in a .pub file, of type ssh-ed25519, ssh-rsa, ecdsa-sha2-nistp256, -384 or -521, or one of a security key, or empty`,
 	},
@@ -160,11 +160,11 @@ var rejectedUnworkable = map[string]rejection{
 	},
 	"a Kubernetes version with build metadata": {
 		change: `spec: {versions: {kubernetes: 1.35.4+k3s1}}`,
-		want:   `spec.versions.kubernetes: Invalid value: must not have build metadata (+...), for the version is the tag of images; leave it out`,
+		want:   `spec.versions.kubernetes: Invalid value: must not have build metadata (+...), because the version is the tag of images; leave it out`,
 	},
 	"an etcd version with build metadata": {
 		change: `spec: {versions: {etcd: 3.6.5+x}}`,
-		want:   `spec.versions.etcd: Invalid value: must not have build metadata (+...), for the version is the tag of an image; leave it out`,
+		want:   `spec.versions.etcd: Invalid value: must not have build metadata (+...), because the version is the tag of an image; leave it out`,
 	},
 	"the node port of a port mapping": {
 		change: `spec: {access: {type: NodePort, host: a, nodePort: 30100}, kvm: {portMappings: [{name: http, nodePort: 30100, targetPort: 80}]}}`,
@@ -212,19 +212,19 @@ var rejectedUnworkable = map[string]rejection{
 	},
 	"kernel arguments that Linux would cut off": {
 		change: `spec: {guestImage: {name: own, kernel: {url: "https://example.org/k"}, initrd: {url: "https://example.org/i"}, kernelArguments: [aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa,aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa,aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa]}}`,
-		want:   `spec.guestImage.kernelArguments: Invalid value: must not be longer than 1536 characters together, for Linux reads 2047 of a command line and cuts off the rest without a word`,
+		want:   `spec.guestImage.kernelArguments: Invalid value: must not be longer than 1536 characters together, because Linux reads 2047 of a command line and ignores the rest`,
 	},
 	"a master of a gigabyte": {
 		change: `spec: {kvm: {masters: [{cpus: 2, memory: 1G}]}}`,
-		want:   `spec.kvm.masters: Invalid value: must have 1500M of memory or more each, for the control plane does not start with less; 4G is recommended`,
+		want:   `spec.kvm.masters: Invalid value: must have 1500M of memory or more each, because the control plane does not start with less; 4G is recommended`,
 	},
 	"a disk of a gigabyte": {
 		change: `spec: {kvm: {workers: [{cpus: 2, memory: 4G, disk: 1.4}]}}`,
-		want:   `spec.kvm.workers: Invalid value: must have a disk of 2 GB or more each, for no kubelet starts with less; leave it out to get 50 and 5 GB`,
+		want:   `spec.kvm.workers: Invalid value: must have a disk of 2 GB or more each, because no kubelet starts with less; leave it out to get 50 and 5 GB`,
 	},
 	"a disk of a gigabyte by its other name": {
 		change: `spec: {kvm: {workers: [{cpus: 2, memory: 4G, disk: 80, dockerVolumeSizeGB: 1}]}}`,
-		want:   `spec.kvm.workers: Invalid value: must have a disk of 2 GB or more each, for no kubelet starts with less; leave it out to get 50 and 5 GB`,
+		want:   `spec.kvm.workers: Invalid value: must have a disk of 2 GB or more each, because no kubelet starts with less; leave it out to get 50 and 5 GB`,
 	},
 	"an image like a b for spec.addons.kubeProxy.image": {
 		change: `spec: {addons: {kubeProxy: {image: "a b"}}}`,

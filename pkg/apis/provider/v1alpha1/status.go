@@ -110,16 +110,16 @@ type RetiredData struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	ID string `json:"id"`
 
-	// EtcdHost is the host with the directory, as it was in status.nodes.
+	// EtcdHost is the former status.nodes[].etcdHost: the host with the directory.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	EtcdHost string `json:"etcdHost"`
-	// EtcdMark is as it was in status.nodes.
+	// EtcdMark is the former status.nodes[].etcdMark.
 	//
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{16}$`
 	EtcdMark string `json:"etcdMark,omitempty"`
-	// EtcdMember is as it was in status.nodes.
+	// EtcdMember is the former status.nodes[].etcdMember.
 	EtcdMember string `json:"etcdMember,omitempty"`
 
 	// Phase is Left while the member of the master may be in etcd, or its machine may run. A master of that id then gets the

@@ -32,27 +32,27 @@ var refusedUpdates = map[string]rejection{
 	},
 	"another pod network": {
 		change: "spec: {cluster: {calico: {subnet: 10.244.0.0}}}",
-		want:   `spec.cluster.calico.subnet: Invalid value: "10.244.0.0": is immutable, for nodes and pods hold addresses of the pod network; create another cluster instead`,
+		want:   `spec.cluster.calico.subnet: Invalid value: "10.244.0.0": is immutable, because nodes and pods hold addresses of the pod network; create another cluster instead`,
 	},
 	"a larger pod network": {
 		change: "spec: {cluster: {calico: {cidr: 15}}}",
-		want:   "spec.cluster.calico.cidr: Invalid value: 15: is immutable, for nodes and pods hold addresses of the pod network; create another cluster instead",
+		want:   "spec.cluster.calico.cidr: Invalid value: 15: is immutable, because nodes and pods hold addresses of the pod network; create another cluster instead",
 	},
 	"another prefix in etcd": {
 		change: "spec: {cluster: {etcd: {prefix: registry}}}",
-		want:   `spec.cluster.etcd.prefix: Invalid value: "registry": is immutable, for under another prefix the API server finds an empty cluster; create another cluster instead`,
+		want:   `spec.cluster.etcd.prefix: Invalid value: "registry": is immutable, because under another prefix the API server finds an empty cluster; create another cluster instead`,
 	},
 	"another network of Services": {
 		change: "spec: {cluster: {kubernetes: {api: {clusterIPRange: 10.97.0.0/16}}}}",
-		want:   `spec.cluster.kubernetes.api.clusterIPRange: Invalid value: "10.97.0.0/16": is immutable, for Services hold addresses of the network; create another cluster instead`,
+		want:   `spec.cluster.kubernetes.api.clusterIPRange: Invalid value: "10.97.0.0/16": is immutable, because Services hold addresses of the network; create another cluster instead`,
 	},
 	"a network of Services left out that was given": {
 		change: "spec: {cluster: {kubernetes: {api: {clusterIPRange: <remove>}}}}",
-		want:   `spec.cluster.kubernetes.api.clusterIPRange: Invalid value: "172.31.0.0/16": is immutable, for Services hold addresses of the network; create another cluster instead`,
+		want:   `spec.cluster.kubernetes.api.clusterIPRange: Invalid value: "172.31.0.0/16": is immutable, because Services hold addresses of the network; create another cluster instead`,
 	},
 	"another API domain": {
 		change: "spec: {cluster: {kubernetes: {api: {domain: api.other.example.org}}}}",
-		want:   `spec.cluster.kubernetes.api.domain: Invalid value: "api.other.example.org": is immutable, for it stands in every kubeconfig and certificate of the cluster; create another cluster instead`,
+		want:   `spec.cluster.kubernetes.api.domain: Invalid value: "api.other.example.org": is immutable, because it is in every kubeconfig and certificate of the cluster; create another cluster instead`,
 	},
 	"another API port": {
 		change: "spec: {cluster: {kubernetes: {api: {securePort: 6443}}}}",
@@ -60,31 +60,31 @@ var refusedUpdates = map[string]rejection{
 	},
 	"another cluster domain": {
 		change: "spec: {cluster: {kubernetes: {domain: other.local}}}",
-		want:   `spec.cluster.kubernetes.domain: Invalid value: "other.local": is immutable, for it is part of names that running pods and certificates hold; create another cluster instead`,
+		want:   `spec.cluster.kubernetes.domain: Invalid value: "other.local": is immutable, because it is part of names that running pods and certificates hold; create another cluster instead`,
 	},
 	"a DNS address that was left out": {
 		change: "spec: {cluster: {kubernetes: {dns: {ip: 10.96.0.53}}}}",
-		want:   "spec.cluster.kubernetes.dns.ip: Invalid value: is immutable, for running pods resolve names through it; set it back",
+		want:   "spec.cluster.kubernetes.dns.ip: Invalid value: is immutable, because running pods resolve names through it; set it back",
 	},
 	"etcd moved from volumes to hosts": {
 		change: "spec: {kvm: {k8sKVM: {storageType: hostPath}}}",
-		want:   "spec.kvm.k8sKVM.storageType: Invalid value: is immutable, for under another storage type masters would start with an empty etcd; create another cluster instead",
+		want:   "spec.kvm.k8sKVM.storageType: Invalid value: is immutable, because under another storage type masters would start with an empty etcd; create another cluster instead",
 	},
 	"a storage type left out that was given": {
 		change: "spec: {kvm: {k8sKVM: <remove>}}",
-		want:   "spec.kvm.k8sKVM.storageType: Invalid value: is immutable, for under another storage type masters would start with an empty etcd; create another cluster instead",
+		want:   "spec.kvm.k8sKVM.storageType: Invalid value: is immutable, because under another storage type masters would start with an empty etcd; create another cluster instead",
 	},
 	"smaller etcd volumes": {
 		change: "spec: {kvm: {etcd: {size: 19Gi}}}",
-		want:   "spec.kvm.etcd.size: Invalid value: must not shrink, for volumes can only grow (15Gi when left out); set it back or raise it",
+		want:   "spec.kvm.etcd.size: Invalid value: must not shrink, because volumes can only grow (15Gi when left out); set it back or raise it",
 	},
 	"etcd volumes of the default size, which is smaller": {
 		change: "spec: {kvm: {etcd: <remove>}}",
-		want:   "spec.kvm.etcd.size: Invalid value: must not shrink, for volumes can only grow (15Gi when left out); set it back or raise it",
+		want:   "spec.kvm.etcd.size: Invalid value: must not shrink, because volumes can only grow (15Gi when left out); set it back or raise it",
 	},
 	"new masters only": {
 		change: "spec: {cluster: {masters: [{id: a}, {id: b}, {id: c}]}}",
-		want:   "spec.cluster.masters: Invalid value: must keep one of the present masters at least, for etcd's data comes from there; replace the others first and this one later",
+		want:   "spec.cluster.masters: Invalid value: must keep one of the present masters at least, because etcd's data comes from there; replace the others first and this one later",
 	},
 }
 
@@ -125,7 +125,7 @@ func TestUpdatesThatAClusterSurvivesAreAccepted(t *testing.T) {
 	}
 }
 
-// TestWhatClustersLivedWithMayStay: objects that were created before a rule stay as they are, and other changes to them are
+// TestWhatClustersLivedWithMayStay: objects that were created before a rule remain valid, and other changes to them are
 // accepted. The rules are taken out of the definition for the time in which the object is created.
 func TestWhatClustersLivedWithMayStay(t *testing.T) {
 	const before = `

@@ -4,12 +4,12 @@ const (
 	// Finalizer keeps a SmolVM until its machine is gone from its node.
 	Finalizer = "smolvms.vm.smolvm.dev/finalizer"
 
-	// AnnotationForceDelete lets a SmolVM go while the runtime of its node cannot be asked, if its value is AnnotationTrue.
-	// What the machine has on the node may stay there.
+	// AnnotationForceDelete lets a SmolVM go while the runtime of its node cannot be asked, if its value is
+	// AnnotationTrue. What the machine has on the node may stay there.
 	AnnotationForceDelete = "vm.smolvm.dev/force-delete-local-state"
 
-	// AnnotationRecreate makes a machine again whose state on its node was lost, if its value is AnnotationTrue. It is an
-	// addition to smolvm-operator, which makes such a machine again without being asked.
+	// AnnotationRecreate makes a machine again whose state on its node was lost, if its value is AnnotationTrue. It is
+	// an addition to smolvm-operator, which makes such a machine again without being asked.
 	AnnotationRecreate = "vm.smolvm.dev/recreate-lost-local-state"
 
 	// AnnotationTrue is the only value with which the annotations above count.
@@ -33,8 +33,8 @@ const (
 	ConditionReconciled = "Reconciled"
 	// ConditionDeletionBlocked is true while a deletion waits for the runtime of the node.
 	ConditionDeletionBlocked = "DeletionBlocked"
-	// ConditionLocalStateLost is an addition: true while the state of the machine on its node is lost and nothing is made
-	// in its place. False is written once the machine has been seen, and is the proof of that.
+	// ConditionLocalStateLost is an addition: true while the state of the machine on its node is lost and nothing is
+	// made in its place. False is written once the machine has been seen, and is the proof of that.
 	ConditionLocalStateLost = "LocalStateLost"
 )
 
@@ -96,7 +96,7 @@ const (
 	ReasonDiskFull = "DiskFull"
 	// ReasonNodeReplaced: the node is another one under the same name, and does not know the machine.
 	ReasonNodeReplaced = "NodeReplaced"
-	// ReasonMachineMissing: the runtime does not know the machine any longer.
+	// ReasonMachineMissing: the runtime no longer knows the machine.
 	ReasonMachineMissing = "MachineMissing"
 	// ReasonInsufficientResources: the spec has grown since the machine got its node, which has no room for it.
 	ReasonInsufficientResources = "InsufficientResources"

@@ -95,7 +95,7 @@ type HTTPImage struct {
 	// URL of the image. Everyone who may read the Machine reads it.
 	//
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[A-Za-z0-9._:%[-]+[]]?(:[0-9]+)?([/?][[:graph:]]*)?$')",message="must be an http:// or https:// URL without user name and password, for which there is secretRef"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[A-Za-z0-9._:%[-]+[]]?(:[0-9]+)?([/?][[:graph:]]*)?$')",message="must be an http:// or https:// URL without user name and password; use secretRef for these"
 	URL string `json:"url"`
 
 	// SecretRef is the Secret of the namespace with the user name in its key accessKeyId and the password in secretKey.
@@ -112,7 +112,7 @@ type RegistryImage struct {
 	// URL is docker:// and the reference of the image. Everyone who may read the Machine reads it.
 	//
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^docker://[A-Za-z0-9._-]+(:[0-9]+)?(/[A-Za-z0-9._-]+)+(:[A-Za-z0-9._-]+)?(@sha256:[0-9a-f]{64})?$')",message="must be docker:// and the reference of an image with its registry, for example docker://quay.io/containerdisks/debian:13, without user name and password, for which there is secretRef"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^docker://[A-Za-z0-9._-]+(:[0-9]+)?(/[A-Za-z0-9._-]+)+(:[A-Za-z0-9._-]+)?(@sha256:[0-9a-f]{64})?$')",message="must be docker:// and the reference of an image with its registry, for example docker://quay.io/containerdisks/debian:13, without user name and password; use secretRef for these"
 	URL string `json:"url"`
 
 	// SecretRef is the Secret of the namespace with the user name in its key accessKeyId and the password in secretKey.

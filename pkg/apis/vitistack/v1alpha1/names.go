@@ -32,8 +32,8 @@ const (
 // DataVolume. A clone of the claim has another name.
 const AnnotationImport = "machine.vitistack.io/import"
 
-// AnnotationApproveRestart on a Machine approves one restart: its value is the one that the condition AwaitingRestart names,
-// which stands for the guest that runs and for the changes that wait.
+// AnnotationApproveRestart on a Machine approves one restart: its value is the one that the condition AwaitingRestart
+// names, which stands for the guest that runs and for the changes that wait.
 const AnnotationApproveRestart = "machine.vitistack.io/approve-restart"
 
 // Provider is the only value of spec.provider that this operator handles, beside the empty one.
@@ -63,7 +63,8 @@ const (
 	ConditionStorageReady = "StorageReady"
 	// ConditionNetworkReady is True while all networks exist.
 	ConditionNetworkReady = "NetworkReady"
-	// ConditionAwaitingRestart is True while there is a guest and changes wait for its next start. It is absent otherwise.
+	// ConditionAwaitingRestart is True while there is a guest and changes wait for its next start. It is absent
+	// otherwise.
 	ConditionAwaitingRestart = "AwaitingRestart"
 )
 
@@ -121,7 +122,7 @@ const (
 	VMFailed = "VMFailed"
 	// CDINotInstalled: a disk is to be imported, and CDI is not installed.
 	CDINotInstalled = "CDINotInstalled"
-	// ImportFailed: CDI reports that it cannot import a disk. It goes on trying.
+	// ImportFailed: CDI reports that it cannot import a disk. It continues to try.
 	ImportFailed = "ImportFailed"
 )
 

@@ -7,13 +7,13 @@ import (
 
 func badURL(url string) rejection {
 	return disk(fmt.Sprintf("source: {http: {url: %q}}", url),
-		fmt.Sprintf(".source.http.url: Invalid value: %q: must be an http:// or https:// URL without user name and password, for which there is secretRef", url))
+		fmt.Sprintf(".source.http.url: Invalid value: %q: must be an http:// or https:// URL without user name and password; use secretRef for these", url))
 }
 
 func badReference(url string) rejection {
 	return disk(fmt.Sprintf("source: {registry: {url: %q}}", url),
 		fmt.Sprintf(".source.registry.url: Invalid value: %q: must be docker:// and the reference of an image with its registry, "+
-			"for example docker://quay.io/containerdisks/debian:13, without user name and password, for which there is secretRef", url))
+			"for example docker://quay.io/containerdisks/debian:13, without user name and password; use secretRef for these", url))
 }
 
 // rejectedImports are about disks that CDI imports.

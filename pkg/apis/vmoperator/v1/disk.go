@@ -101,7 +101,7 @@ type ClaimSpec struct {
 	//
 	// +kubebuilder:default=Block
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self == 'Block'",message="must be Block, for the volume itself is the disk; write volumeMode: Block, or leave it out"
+	// +kubebuilder:validation:XValidation:rule="self == 'Block'",message="must be Block, because the volume itself is the disk; write volumeMode: Block, or leave it out"
 	VolumeMode string `json:"volumeMode,omitempty"`
 
 	// VolumeName binds the claim to a volume that exists. Default: any, or a new one.

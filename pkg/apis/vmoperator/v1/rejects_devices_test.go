@@ -119,7 +119,7 @@ var rejectedDevices = map[string]rejection{
 	},
 	"seven drives": {
 		change: "spec: {vm: {disks: [" + repeat(`{cdrom: {image: ""}}`, 7) + "]}}",
-		want:   "spec.vm.disks: Invalid value: must not have more than 6 CD drives, for the machine has no more ports for them; remove some",
+		want:   "spec.vm.disks: Invalid value: must not have more than 6 CD drives, because the machine has no more ports for them; remove some",
 	},
 	"21 disks": {
 		change: "spec: {vm: {disks: [" + repeat("{volumeClaimTemplate: {spec: {resources: {requests: {storage: 1Gi}}}}}", 21) + "]}}",
@@ -163,7 +163,7 @@ var rejectedDevices = map[string]rejection{
 	},
 	"a file system": {
 		change: "spec: {vm: {disks: [{volumeClaimTemplate: {spec: {volumeMode: Filesystem, resources: {requests: {storage: 1Gi}}}}}]}}",
-		want:   `spec.vm.disks[0].volumeClaimTemplate.spec.volumeMode: Invalid value: "Filesystem": must be Block, for the volume itself is the disk; write volumeMode: Block, or leave it out`,
+		want:   `spec.vm.disks[0].volumeClaimTemplate.spec.volumeMode: Invalid value: "Filesystem": must be Block, because the volume itself is the disk; write volumeMode: Block, or leave it out`,
 	},
 	"an unknown access mode": {
 		change: "spec: {vm: {disks: [{volumeClaimTemplate: {spec: {accessModes: [Write], resources: {requests: {storage: 1Gi}}}}}]}}",

@@ -5,7 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DiskRetention is what becomes of the claims of a machine that is deleted.
+// DiskRetention says whether the claims of a deleted machine are kept.
 //
 // +kubebuilder:validation:Enum=Retain;Delete
 type DiskRetention string
