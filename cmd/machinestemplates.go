@@ -26,7 +26,7 @@ type fileTemplate struct {
 }
 
 // parseTemplates reads a file of templates: YAML with the templates by name. Fields that do not exist are errors, because
-// a template with a misspelt field would make Machines of another size.
+// a template with a misspelled field would make Machines of another size.
 func parseTemplates(text []byte) (map[string]vitistack.Template, error) {
 	var file map[string]fileTemplate
 	if err := yaml.UnmarshalStrict(text, &file); err != nil {

@@ -179,7 +179,7 @@ func show(c *cobra.Command, live client.Client, objects []client.Object) (bool, 
 	return false, printAll(c.OutOrStdout(), objects)
 }
 
-// checkHandlers rejects misspelt handlers because they would silently print nothing.
+// checkHandlers rejects misspelled handlers because they would silently print nothing.
 func checkHandlers(handlers []string, renderings []rendering) error {
 	var names []string
 	for _, r := range renderings {

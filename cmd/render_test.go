@@ -125,7 +125,7 @@ data: {encryption: TURFeU16UTFOamM0T1dGaVkyUmxaakF4TWpNME5UWTNPRGxoWW1Oa1pXWT0=}
 
 func TestWhereRenderingsComeFrom(t *testing.T) {
 	release := "\n---\n" + file(t, examples+"release.yaml")
-	labelled := []string{"  namespace: default\n", "  namespace: default\n  labels: {release.giantswarm.io/version: 20.0.0}\n"}
+	labeled := []string{"  namespace: default\n", "  namespace: default\n  labels: {release.giantswarm.io/version: 20.0.0}\n"}
 	second := minimal(t, "ab1cd", "ef2gh")
 	asList := func(documents ...string) string {
 		var items []any
@@ -154,8 +154,8 @@ func TestWhereRenderingsComeFrom(t *testing.T) {
 		"a list of KVMConfigs":            {strings.Replace(asList(minimal(t), second), "kind: List", "kind: KVMConfigList", 1), []string{"-f", "-"}, []string{"Namespace ab1cd", "Namespace ef2gh"}},
 		"several documents":               {minimal(t) + "\n---\n\n---\n" + second, []string{"-f", "-"}, []string{"Namespace ab1cd", "Namespace ef2gh"}},
 		"several files":                   {second, []string{"-f", examples + "minimal.yaml", "-f", "-"}, []string{"Namespace ab1cd", "Namespace ef2gh"}},
-		"with a Release":                  {minimal(t, labelled...) + release, []string{"-f", "-"}, []string{"Namespace ab1cd"}},
-		"with a Release in another file":  {minimal(t, labelled...), []string{"-f", "-," + examples + "release.yaml"}, []string{"Namespace ab1cd"}},
+		"with a Release":                  {minimal(t, labeled...) + release, []string{"-f", "-"}, []string{"Namespace ab1cd"}},
+		"with a Release in another file":  {minimal(t, labeled...), []string{"-f", "-," + examples + "release.yaml"}, []string{"Namespace ab1cd"}},
 		"without a namespace":             {minimal(t, "  namespace: default\n", ""), []string{"-f", "-"}, []string{"Namespace ab1cd"}},
 		"other kinds are passed over":     {minimal(t) + "\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", []string{"-f", "-"}, []string{"Namespace ab1cd"}},
 		"two handlers":                    {minimal(t), []string{"-f", "-", "--handler", "serviceaccount"}, []string{"Namespace ab1cd", "ServiceAccount ab1cd/ab1cd"}},

@@ -1,5 +1,5 @@
 // Package flag holds the daemon's settings: their keys and defaults, and where their values come from. It has no
-// behaviour.
+// behavior.
 package flag
 
 import (

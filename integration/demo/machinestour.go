@@ -25,7 +25,8 @@ import (
 )
 
 const (
-	// samples is the directory of the manifests, and team the namespace that they are applied in. It is none of docs/machines.md, whose commands users may try.
+	// samples is the directory of the manifests, and team the namespace that they are applied in. It is none of
+	// docs/machines.md, whose commands users may try.
 	samples = "config/samples"
 	team    = "team-a"
 	// shown is the Machine that is stopped, started and deleted. The others stay.

@@ -10,9 +10,9 @@
 //	                                 Machines on KubeVirt's control plane and simulated nodes, where no guest boots
 //	go run ./integration/demo down   stop a demo that was left behind
 //
-// It runs in the root of a checkout, as root but for machines, and needs the tools of `make tools`. Everything that it creates is in
-// .demo, except processes, namespaces and cgroups. It removes .demo at the end, unless something failed and its logs
-// matter.
+// It runs in the root of a checkout, as root but for machines, and needs the tools of `make tools`. Everything that it
+// creates is in .demo, except processes, namespaces and cgroups. It removes .demo at the end, unless something failed
+// and its logs matter.
 package main
 
 import (

@@ -298,9 +298,9 @@ func TestNewsAreReportedAtOnce(t *testing.T) {
 	if err := r.admin.Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	labelled := r.read(t)
-	labelled.Labels["by-hand"] = "x"
-	if err := r.admin.Update(t.Context(), labelled); err != nil {
+	labeled := r.read(t)
+	labeled.Labels["by-hand"] = "x"
+	if err := r.admin.Update(t.Context(), labeled); err != nil {
 		t.Fatal(err)
 	}
 	expect("the Node has other labels", r.look(t, nodeInterval), 2)

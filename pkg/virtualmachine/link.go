@@ -89,7 +89,8 @@ func (s *State) changes(order vmconfig.Live) bool {
 	return s.VM.Status.CPUs > 0 && (int(s.VM.Status.CPUs) != order.CurrentCPUs || err == nil && ram.Value() != order.CurrentRAM)
 }
 
-// keepsMedia returns whether CDs that were changed in the declaration are not changed in the machine, because the pod has no files.
+// keepsMedia returns whether CDs that were changed in the declaration are not changed in the machine, because the pod
+// has no files.
 func (s *State) keepsMedia(order vmconfig.Live) bool {
 	there, err := vmconfig.Decode(machineOfPod(s.Pod, s.VM.Name))
 	return err == nil && len(s.Live.Media) == there.CDs() && order.Media == nil && !slices.Equal(s.Live.Media, s.Started().Media)

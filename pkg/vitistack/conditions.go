@@ -140,12 +140,12 @@ func claims(s *State, tried bool) (names []string, known bool) {
 		}
 		return names, true
 	}
-	names = s.labelled()
+	names = s.labeled()
 	return names, len(names) > 0
 }
 
-// labelled returns the names of the claims with the Machine's label, in alphabetical order.
-func (s *State) labelled() []string {
+// labeled returns the names of the claims with the Machine's label, in alphabetical order.
+func (s *State) labeled() []string {
 	var names []string
 	for name, claim := range s.Claims {
 		if claim.Labels[v1alpha1.LabelMachine] == s.Machine.Name {

@@ -231,7 +231,8 @@ var order = []string{v1alpha1.ConditionVirtualMachineReady, v1alpha1.ConditionSt
 // restartable are the phases of a guest to which changes wait for its next start.
 var restartable = []kubevirtv1.VirtualMachineInstancePhase{kubevirtv1.Running, kubevirtv1.VmPhaseUnset, kubevirtv1.Pending, kubevirtv1.Scheduling}
 
-// TestAPendingRestartChangesOnlyTheMessage of Ready, and awaits its approval while there is a guest. It is gone with the condition of the VirtualMachine.
+// TestAPendingRestartChangesOnlyTheMessage of Ready, and awaits its approval while there is a guest. It is gone with
+// the condition of the VirtualMachine.
 func TestAPendingRestartChangesOnlyTheMessage(t *testing.T) {
 	for _, printable := range printables {
 		eachObservation(printable, func(o vitistack.Observation) {

@@ -35,9 +35,9 @@ func givenMAC(text string) (mac string, ok bool) {
 	return address.String(), true
 }
 
-// MACsOf returns the MAC addresses that a Machine has or may get: those of its spec, and for interfaces without one that of
-// the status and the candidates. Machines of other providers have none. set is the second octet of derived addresses. It is the function of
-// an index over Machines.
+// MACsOf returns the MAC addresses that a Machine has or may get: those of its spec, and for interfaces without one
+// that of the status and the candidates. Machines of other providers have none. set is the second octet of derived
+// addresses. It is the function of an index over Machines.
 func MACsOf(m *v1alpha1.Machine, set byte) []string {
 	if !Handles(m) {
 		return nil

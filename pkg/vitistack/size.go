@@ -135,7 +135,7 @@ func (p *plan) size(b base) {
 	case b.Memory != "":
 		p.wanted.Memory = p.quantity(b.Memory, "the memory of the template or class")
 	case !b.unknown:
-		// A spec without a size is more likely misspelt than a request for any size.
+		// A spec without a size is more likely misspelled than a request for any size.
 		p.report(v1alpha1.InvalidSpec, "the spec has no size; set spec.template to one of %s, or spec.resources.memory.size", strings.Join(p.Settings.templateNames(), ", "))
 	}
 }

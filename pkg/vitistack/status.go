@@ -113,7 +113,7 @@ func alive(s *State, results []chain.Result, status *v1alpha1.MachineStatus) {
 
 // begun returns whether something of the Machine exists already.
 func begun(s *State, results []chain.Result) bool {
-	if len(s.labelled()) > 0 {
+	if len(s.labeled()) > 0 {
 		return true
 	}
 	wants := slices.ContainsFunc(s.Wanted.Disks, func(d Disk) bool { return d.Claim != "" })

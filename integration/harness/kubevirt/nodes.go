@@ -30,7 +30,7 @@ var devices = corev1.ResourceList{
 	"devices.kubevirt.io/vhost-net": resource.MustParse("1k"),
 }
 
-// nodeLabels are what virt-handler's node labeller says about a node with software emulation.
+// nodeLabels are what virt-handler's node labeler says about a node with software emulation.
 var nodeLabels = map[string]string{
 	schedulable: "true", "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux",
 	"machine-type.node.kubevirt.io/q35": "true", "host-model-cpu.node.kubevirt.io/qemu64": "true",

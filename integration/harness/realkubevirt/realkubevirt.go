@@ -23,7 +23,7 @@ const (
 )
 
 // configuration is the KubeVirt object. There is one node, so one of each program is enough. A node of this machine has
-// /dev/kvm even where no guest can use it; where virt-handler's labeller sees no device of this name, it describes
+// /dev/kvm even where no guest can use it; where virt-handler's labeler sees no device of this name, it describes
 // QEMU's emulation.
 const configuration = `
 apiVersion: kubevirt.io/v1

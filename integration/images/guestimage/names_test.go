@@ -13,7 +13,7 @@ import (
 )
 
 // TestTheImageCarriesTheContainerImagesThatBootDataNames compares two lists from different places: boot data names
-// images by the versions of the catalogue, and the guest image has those of the binary that it was built from.
+// images by the versions of the catalog, and the guest image has those of the binary that it was built from.
 func TestTheImageCarriesTheContainerImagesThatBootDataNames(t *testing.T) {
 	carried := strings.Fields(fileOfRoot(t, "usr/share/guest-images/names"))
 	golden := read(t, filepath.Join("..", "..", "..", "pkg", "cluster", "cloudconfig", "testdata", "master.golden"))

@@ -117,7 +117,7 @@ func TestTheRunnerCanCheckServersOfGuestImages(t *testing.T) {
 	})
 }
 
-// TestEveryPackageIsKnown: scanners look for descriptions of packages and the distribution, and licences require their
+// TestEveryPackageIsKnown: scanners look for descriptions of packages and the distribution, and licenses require their
 // text.
 func TestEveryPackageIsKnown(t *testing.T) {
 	ofEach(t, func(t *testing.T, p *product) {

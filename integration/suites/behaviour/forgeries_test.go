@@ -232,7 +232,7 @@ func (f *forger) round(ctx context.Context, t *testing.T, configs []*v1alpha1.KV
 		if secret, ok := changed.(*corev1.Secret); ok {
 			turn(secret)
 		}
-		// This does not use ctx because it is unknown whether a cancelled write was done.
+		// This does not use ctx because it is unknown whether a canceled write was done.
 		if err := f.client.Update(context.Background(), changed); err != nil {
 			f.disturbed(t, i, err)
 		} else {

@@ -1,4 +1,4 @@
-// Package behaviour_test tests the operator's behaviour from outside: through the API server, with real controllers and
+// Package behaviour_test tests the operator's behavior from outside: through the API server, with real controllers and
 // simulated hosts.
 package behaviour_test
 

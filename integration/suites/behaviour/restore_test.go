@@ -83,7 +83,7 @@ func TestClusterThatBeginsWithASnapshot(t *testing.T) {
 	order.verdict(t, 3)
 }
 
-// TestSnapshotThatIsNotThere: nothing is changed, the problem is reported, and the restore can be cancelled.
+// TestSnapshotThatIsNotThere: nothing is changed, the problem is reported, and the restore can be canceled.
 func TestSnapshotThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	config := createReady(t, makeCluster("resno").Masters(3).Workers(1).With(withSnapshots).Obj())

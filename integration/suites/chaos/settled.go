@@ -20,8 +20,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 )
 
-// settledSteps are done, by their conditions, when the cluster is as it should be. Add-ons are not among them: the clusters share an API
-// server, in which they belong to one of them.
+// settledSteps are done, by their conditions, when the cluster is as it should be. Add-ons are not among them: the
+// clusters share an API server, in which they belong to one of them.
 var settledSteps = map[string][]string{
 	"NamespaceReady":      {"namespace"},
 	"InfrastructureReady": {"nodeindexstatus", "serviceaccount", "clusterrolebinding", "service", "pvc"},

@@ -256,7 +256,7 @@ func (c *life) drift(ctx context.Context) error {
 	return client.IgnoreNotFound(c.world.lab.Client.Delete(ctx, object))
 }
 
-// restore restores the cluster from a snapshot. Sometimes that is cancelled again, in time or too late.
+// restore restores the cluster from a snapshot. Sometimes that is canceled again, in time or too late.
 func (c *life) restore(ctx context.Context) error {
 	if hasEtcd(c.id) {
 		return nil // the pods that place data do not run here

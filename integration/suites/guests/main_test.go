@@ -1,5 +1,5 @@
-// Package guests_test runs VirtualMachines and SmolVMs as their users do: with an operator, the controllers and kubelets of a real
-// cluster, block devices, and guests.
+// Package guests_test runs VirtualMachines and SmolVMs as their users do: with an operator, the controllers and
+// kubelets of a real cluster, block devices, and guests.
 package guests_test
 
 import (

@@ -74,7 +74,7 @@ func machine(ctx context.Context, name string) (*v1alpha1.Machine, error) {
 	return m, json.Unmarshal([]byte(text), m)
 }
 
-// becomes waits until a Machine has a phase and fulfils a further condition, if there is one, and returns it.
+// becomes waits until a Machine has a phase and fulfills a further condition, if there is one, and returns it.
 func becomes(t *testing.T, limit time.Duration, name string, phase string, further func(*v1alpha1.Machine) bool) *v1alpha1.Machine {
 	t.Helper()
 	var m *v1alpha1.Machine

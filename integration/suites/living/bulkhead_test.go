@@ -114,7 +114,7 @@ func (c *aCrowd) converge(t testing.TB, selector string) (*lab.Operator, time.Du
 	operator := theLab.Run(t, ofShard(selector))
 	lab.Eventually(t, patience, func() error {
 		for _, l := range c.healthy {
-			if err := errors.Join(l.has(isTrue("Available"), isTrue("NodesReady")), l.labelled()); err != nil {
+			if err := errors.Join(l.has(isTrue("Available"), isTrue("NodesReady")), l.labeled()); err != nil {
 				return err
 			}
 		}
@@ -133,8 +133,8 @@ func (l *living) strip(t testing.TB, pod *corev1.Pod) {
 	must(t, l.Client.Patch(context.Background(), node, client.MergeFrom(before)))
 }
 
-// labelled returns an error unless the master's Node has its labels.
-func (l *living) labelled() error {
+// labeled returns an error unless the master's Node has its labels.
+func (l *living) labeled() error {
 	config := l.named()
 	if err := theLab.Client.Get(context.Background(), client.ObjectKeyFromObject(config), config); err != nil {
 		return err

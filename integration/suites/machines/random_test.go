@@ -91,8 +91,8 @@ func TestRandomMachinesRunOrSayWhatIsWrong(t *testing.T) {
 	p.settles()
 	t.Logf("%d faults", faults.Count())
 	outcomes := p.summarize(specs)
-	// KubeVirt may still report something about a guest on a busy machine, which is written. An operator that does not rest writes
-	// in each of these times.
+	// KubeVirt may still report something about a guest on a busy machine, which is written. An operator that does not
+	// rest writes in each of these times.
 	var busy string
 	for range 3 {
 		if busy = p.busy(outcomes["Creating/"+v1alpha1.KubeVirtAPIError]); busy == "" {

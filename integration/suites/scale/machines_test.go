@@ -43,7 +43,8 @@ const (
 // the Machines exist.
 type kubeVirtCost struct {
 	machineCost
-	// writes are those until all Machines run, events apart, and plain is the time in which a plain client creates the same objects.
+	// writes are those until all Machines run, events apart, and plain is the time in which a plain client creates the
+	// same objects.
 	writes int
 	plain  time.Duration
 }

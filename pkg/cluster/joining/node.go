@@ -104,7 +104,7 @@ func Changed(pod *corev1.Pod, condition corev1.PodCondition) bool {
 	})
 }
 
-// Ours returns whether the operator has labelled the Node, as it does with each Node of a node pod of the cluster.
+// Ours returns whether the operator has labeled the Node, as it does with each Node of a node pod of the cluster.
 func Ours(node metav1.Object, cluster string) bool {
 	labels := node.GetLabels()
 	return labels[labelProvider] == provider && labels[key.LabelGSCluster] == cluster

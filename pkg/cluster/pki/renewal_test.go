@@ -41,7 +41,8 @@ func TestRenewal(t *testing.T) {
 	for name, test := range map[string]struct {
 		after  time.Duration
 		change func([]pki.Request)
-		// renewed are the names, why is a part of the reason, and failed is a part of the message about pairs that cannot be renewed.
+		// renewed are the names, why is a part of the reason, and failed is a part of the message about pairs that
+		// cannot be renewed.
 		renewed     []string
 		why, failed string
 	}{

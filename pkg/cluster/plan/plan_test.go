@@ -144,7 +144,8 @@ func TestWhatIsKnownOfTheWorkloadCluster(t *testing.T) {
 	}
 }
 
-// TestIndexes: a node keeps its index, a new one gets none that was in use, a master that retires too, and nothing changes while the cluster is deleted.
+// TestIndexes: a node keeps its index, a new one gets none that was in use, a master that retires too, and nothing
+// changes while the cluster is deleted.
 func TestIndexes(t *testing.T) {
 	all := settled(t, fixture.MakeCluster("ab1cd").Masters(2).Workers(2))
 	gone := all

@@ -62,8 +62,8 @@ func Administrators(config *v1alpha1.KVMConfig, settings Settings) string {
 }
 
 // OperatorPair returns the key pair with which the operator connects to the API server, and the CA that it trusts;
-// false if there is none. An adopted pair "api" stays in use, because the original's masters trust it. A pair "api" from an earlier version of this
-// operator is used until the operator's own pair, which the same CA signs, is stored.
+// false if there is none. An adopted pair "api" stays in use, because the original's masters trust it. A pair "api"
+// from an earlier version of this operator is used until the operator's own pair, which the same CA signs, is stored.
 func (s *Cluster) OperatorPair() (pki.KeyPair, bool) {
 	api, stored := s.Certificates[pki.API]
 	own, found := s.Certificates[pki.Operator]

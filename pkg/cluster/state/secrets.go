@@ -80,12 +80,12 @@ func ReadSecrets(secrets []corev1.Secret, config *v1alpha1.KVMConfig, adoptFrom 
 	})
 	for i := range ours {
 		if ours[i].Labels[key.LabelGSCluster] == id && named(&ours[i], id) {
-			read.labelled(&ours[i], requested)
+			read.labeled(&ours[i], requested)
 		}
 	}
 	for i := range ours {
 		if ours[i].Namespace == config.Namespace {
-			read.unlabelled(&ours[i], id, requested)
+			read.unlabeled(&ours[i], id, requested)
 		}
 	}
 	return read
@@ -109,7 +109,7 @@ func named(s *corev1.Secret, id string) bool {
 	})
 }
 
-func (r *Secrets) labelled(secret *corev1.Secret, requested map[string]bool) {
+func (r *Secrets) labeled(secret *corev1.Secret, requested map[string]bool) {
 	owned := ownership.Has(secret.Annotations)
 	// A pair of another party that is not requested does not belong to the cluster, regardless of its labels.
 	if name := secret.Labels[key.LabelCertificate]; name != "" && (owned || requested[name]) {
@@ -120,9 +120,9 @@ func (r *Secrets) labelled(secret *corev1.Secret, requested map[string]bool) {
 	}
 }
 
-// unlabelled rejects a Secret that has the name of one of the cluster's own but not its labels: a pair or key that was
+// unlabeled rejects a Secret that has the name of one of the cluster's own but not its labels: a pair or key that was
 // generated instead could not be stored, and would differ each time.
-func (r *Secrets) unlabelled(secret *corev1.Secret, id string, requested map[string]bool) {
+func (r *Secrets) unlabeled(secret *corev1.Secret, id string, requested map[string]bool) {
 	name, found := strings.CutPrefix(secret.Name, key.SecretName(id, ""))
 	isKey := slices.Contains(RandomKeys, name)
 	if !found || r.malformed[name] || !isKey && !requested[name] {

@@ -40,14 +40,14 @@ func certificateSecret(t *testing.T, namespace, name, owner string, changes ...f
 	if err != nil {
 		t.Fatal(err)
 	}
-	return labelled(namespace, key.LabelCertificate, name, owner, map[string][]byte{"ca": pair.CA, "crt": pair.Certificate, "key": pair.Key}, changes)
+	return labeled(namespace, key.LabelCertificate, name, owner, map[string][]byte{"ca": pair.CA, "crt": pair.Certificate, "key": pair.Key}, changes)
 }
 
 func keySecret(namespace, name, value, owner string, changes ...func(*corev1.Secret)) corev1.Secret {
-	return labelled(namespace, key.LabelRandomKey, name, owner, map[string][]byte{name: []byte(value)}, changes)
+	return labeled(namespace, key.LabelRandomKey, name, owner, map[string][]byte{name: []byte(value)}, changes)
 }
 
-func labelled(namespace, label, name, owner string, data map[string][]byte, changes []func(*corev1.Secret)) corev1.Secret {
+func labeled(namespace, label, name, owner string, data map[string][]byte, changes []func(*corev1.Secret)) corev1.Secret {
 	secret := corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ab1cd-" + name, Labels: map[string]string{label: name, key.LabelGSCluster: "ab1cd"}},
 		Data:       data,
@@ -77,8 +77,8 @@ func data(name, value string) func(*corev1.Secret) {
 	return func(s *corev1.Secret) { s.Data[name] = []byte(value) }
 }
 
-// unlabelled is the message about a Secret that has the name of one of the cluster's own.
-const unlabelled = "Secret default/ab1cd-api lacks the labels giantswarm.io/cluster=ab1cd and giantswarm.io/certificate=api; set them, or delete the Secret if it is not needed"
+// unlabeled is the message about a Secret that has the name of one of the cluster's own.
+const unlabeled = "Secret default/ab1cd-api lacks the labels giantswarm.io/cluster=ab1cd and giantswarm.io/certificate=api; set them, or delete the Secret if it is not needed"
 
 // TestSecretsAreFoundByLabels: Secrets of another cluster, of another KVMConfig or with another label are not used;
 // those of another party for this cluster are adopted from the KVMConfig's namespace and from those that a setting
@@ -107,8 +107,8 @@ func TestSecretsAreFoundByLabels(t *testing.T) {
 		"its own under another name":                 {[]corev1.Secret{certificateSecret(t, "default", "api", certificateOwner, called("other")), certificateSecret(t, "default", "worker", certificateOwner, called("ab1cd-prometheus"))}, "", ""},
 		"another cluster's":                          {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelGSCluster, "other"))}, "", ""},
 		"without cluster":                            {[]corev1.Secret{certificateSecret(t, "default", "api", "", func(s *corev1.Secret) { delete(s.Labels, key.LabelGSCluster) })}, "", ""},
-		"another label":                              {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, ""), label("giantswarm.io/cert", "api"))}, "", unlabelled},
-		"another name":                               {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, "etcd"))}, "etcd*", unlabelled},
+		"another label":                              {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, ""), label("giantswarm.io/cert", "api"))}, "", unlabeled},
+		"another name":                               {[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, "etcd"))}, "etcd*", unlabeled},
 		"elsewhere":                                  {[]corev1.Secret{certificateSecret(t, "certs", "api", "", label(key.LabelGSCluster, "other"))}, "", ""},
 		"a key without its label": {
 			[]corev1.Secret{keySecret("default", "encryption", encryptionKey, keyOwner, label(key.LabelRandomKey, ""))},
@@ -118,7 +118,7 @@ func TestSecretsAreFoundByLabels(t *testing.T) {
 			[]corev1.Secret{certificateSecret(t, "default", "api", "", label(key.LabelCertificate, "")), certificateSecret(t, "listed", "api", "")}, "api*", "",
 		},
 		"of another KVMConfig": {[]corev1.Secret{certificateSecret(t, "default", "api", "default/other/certificates"), keySecret("default", "encryption", encryptionKey, "default/other/randomkey")}, "", ""},
-		"a boot data Secret":   {[]corev1.Secret{labelled("ab1cd", "x", "y", "default/ab1cd/configmap", nil, nil)}, "", ""},
+		"a boot data Secret":   {[]corev1.Secret{labeled("ab1cd", "x", "y", "default/ab1cd/configmap", nil, nil)}, "", ""},
 		"a broken certificate": {
 			[]corev1.Secret{certificateSecret(t, "default", "api", "", data("crt", "x")), certificateSecret(t, "default", "worker", "")},
 			"worker*", `Secret default/ab1cd-api: key "crt": it is not a PEM certificate; correct it, or delete the Secret to get new certificates`,

@@ -19,7 +19,7 @@ const (
 	ComponentContainerLinux = "containerlinux"
 )
 
-// Catalogue is what a cluster gets by default.
+// Catalog is what a cluster gets by default.
 var Catalogue = v1alpha1.Versions{Kubernetes: "1.35.4", Etcd: "3.6.5", ContainerLinux: "4459.2.1"}
 
 // supported are the first supported and the first no longer supported minor version by component.

@@ -23,7 +23,8 @@ func (e *Engine) SetConditions(ctx context.Context, object client.Object, condit
 	return e.SetConditionsAs(ctx, ownership.Operator, object, conditions...)
 }
 
-// SetConditionsAs does the same for another field owner. Conditions that this owner set before, and that are not among these, are removed.
+// SetConditionsAs does the same for another field owner. Conditions that this owner set before, and that are not among
+// these, are removed.
 func (e *Engine) SetConditionsAs(ctx context.Context, owner string, object client.Object, conditions ...metav1.Condition) error {
 	kind, err := apiutil.GVKForObject(object, e.client.Scheme())
 	if err != nil {

@@ -55,8 +55,8 @@ func (e *Engine) setFinalizers(
 	return describe(ctx, verb, kind.Kind+" "+client.ObjectKeyFromObject(before).String(), err)
 }
 
-// UpdateStatus replaces the status of an object. It fails when the object has changed since it was read, and does nothing when it is gone.
-// updated says whether the status was written.
+// UpdateStatus replaces the status of an object. It fails when the object has changed since it was read, and does
+// nothing when it is gone. updated says whether the status was written.
 func (e *Engine) UpdateStatus(ctx context.Context, object client.Object) (updated bool, err error) {
 	err = e.client.Status().Update(ctx, object)
 	return err == nil, microerror.Mask(client.IgnoreNotFound(err))

@@ -44,8 +44,8 @@ type Resource[T Owned] struct {
 	Handler string
 	// Kinds are all kinds that Build may return.
 	Kinds []client.Object
-	// Build returns what is to exist. It is pure, except that handlers of keys issue those that are missing. If it returns an error as well, what it could build is applied and nothing is
-	// pruned.
+	// Build returns what is to exist. It is pure, except that handlers of keys issue those that are missing. If it
+	// returns an error as well, what it could build is applied and nothing is pruned.
 	Build func(T) (Desired, error)
 	// AgainOnCreate says that other handlers use what is stored: once an object was created, they wait for the next pass,
 	// which observes it.

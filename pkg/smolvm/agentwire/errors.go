@@ -19,7 +19,7 @@ const (
 	CodeNoSpace     Code = "noSpace"     // the guest's disk is full
 	CodeInvalid     Code = "invalid"     // the request makes no sense
 	CodeBusy        Code = "busy"        // there are too many requests, or the machine is going down
-	CodeCancelled   Code = "cancelled"   // the host has cancelled the request
+	CodeCancelled   Code = "cancelled"   // the host has canceled the request
 	CodeFailed      Code = "failed"      // anything else
 )
 
@@ -42,7 +42,7 @@ var (
 
 	// errProtocol is in the errors about bytes that the protocol does not have.
 	errProtocol = errors.New("the other side does not follow the protocol")
-	// errCancelled ends the streams of a request that the host has cancelled.
+	// errCancelled ends the streams of a request that the host has canceled.
 	errCancelled = errors.New("the host has cancelled the request")
 	// errDone ends the streams of a request that was answered.
 	errDone = errors.New("the request has ended")

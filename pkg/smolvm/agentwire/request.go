@@ -20,7 +20,7 @@ type request struct {
 }
 
 // begin sends a request. to is the stream of its data, if it has one, and from those of its answer. done must be called
-// when the caller needs no more of it. The request is cancelled if ctx ends before.
+// when the caller needs no more of it. The request is canceled if ctx ends before.
 func (c *Client) begin(ctx context.Context, f frame, to stream, from ...stream) (r *request, done func(), err error) {
 	r = &request{in: map[stream]*inbox{}, answer: make(chan frame, 1), given: make(chan struct{})}
 	for _, name := range from {

@@ -169,7 +169,7 @@ func handleWatchLine(line []byte, each func(WatchEvent) error) error {
 	return each(event)
 }
 
-// causeOf returns why a context was cancelled, or else an error.
+// causeOf returns why a context was canceled, or else an error.
 func causeOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

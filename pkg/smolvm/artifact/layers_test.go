@@ -78,7 +78,8 @@ func TestAssetsAreChecked(t *testing.T) {
 	}
 }
 
-// wide returns content as a frame of zstd that asks for a window of 512 MiB (RFC 8878, 3.1.1), in one block that is not compressed.
+// wide returns content as a frame of zstd that asks for a window of 512 MiB (RFC 8878, 3.1.1), in one block that is not
+// compressed.
 func wide(content []byte) []byte {
 	block := len(content)<<3 | 1
 	return append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0, 19 << 3, byte(block), byte(block >> 8), byte(block >> 16)}, content...)

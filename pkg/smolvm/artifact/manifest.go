@@ -127,8 +127,8 @@ func (w *written) check() error {
 	return nil
 }
 
-// process returns what the machine runs. Variables without a name are left out. The user is one of the layers' own files, as that of
-// an image is, and is looked up in the guest.
+// process returns what the machine runs. Variables without a name are left out. The user is one of the layers' own
+// files, as that of an image is, and is looked up in the guest.
 func (w *written) process() ociprocess.Process {
 	named := slices.DeleteFunc(slices.Clone(w.Env), func(variable string) bool { return strings.Index(variable, "=") < 1 })
 	p := ociprocess.Process{Entrypoint: w.Entrypoint, Command: w.Cmd, Environment: ociprocess.Merge(nil, named), User: w.User}

@@ -2,7 +2,7 @@
 //
 // A machine's packets leave from the node's own network, where NetworkPolicies do not apply. So the administrator sets a
 // floor below which no owner of a machine gets: what the machine's own list allows is above the floor. The decision is
-// made on the address that is dialled (pkg/vm/usernet); names play no part in it, so a name that is made to point at the
+// made on the address that is dialed (pkg/vm/usernet); names play no part in it, so a name that is made to point at the
 // node gains nothing.
 //
 // The floor is about addresses only. It does not know the addresses of other nodes: where nodes have addresses of the

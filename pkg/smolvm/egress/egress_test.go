@@ -20,7 +20,7 @@ const (
 
 var own = []netip.Prefix{netip.MustParsePrefix("8.8.4.4/32"), netip.MustParsePrefix("2600:1900::1/128")}
 
-// addresses has the first, the last and one other address of each class, and their neighbours outside.
+// addresses has the first, the last and one other address of each class, and their neighbors outside.
 var addresses = map[string]struct {
 	refused int
 	of      []string

@@ -77,7 +77,7 @@ func TestAProcessThatAppearsLate(t *testing.T) {
 			n := newNode(t)
 			m := n.open()
 			created(t, m)
-			n.keepers.next = behaviour{late: 300 * time.Millisecond}
+			n.keepers.next = behavior{late: 300 * time.Millisecond}
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			if _, err := m.Start(ctx, "a", api.StartRequest{}); err == nil {
@@ -93,7 +93,7 @@ func TestAProcessThatAppearsLate(t *testing.T) {
 		n := newNode(t)
 		m := n.open()
 		created(t, m)
-		n.keepers.next = behaviour{late: 300 * time.Millisecond}
+		n.keepers.next = behavior{late: 300 * time.Millisecond}
 		crash(t, m, operations["start"], "start: process")
 		try(t, os.Remove(filepath.Join(n.directory("a"), recordName))) // as an interrupted deletion does
 		n.open()
@@ -247,13 +247,13 @@ func TestAMachineKeepsItsImage(t *testing.T) {
 func TestAStartIsInterrupted(t *testing.T) {
 	for text, c := range map[string]struct {
 		hangs bool
-		next  behaviour
+		next  behavior
 		do    func(t *testing.T, m *Manager) error
 	}{
 		"stop while the image is pulled": {hangs: true, do: stop},
-		"stop while it boots":            {next: behaviour{silent: true}, do: stop},
-		"delete while it boots":          {next: behaviour{silent: true}, do: func(t *testing.T, m *Manager) error { return m.Delete(t.Context(), "a") }},
-		"drain while it boots":           {next: behaviour{silent: true}, do: func(t *testing.T, m *Manager) error { return m.Drain(t.Context()) }},
+		"stop while it boots":            {next: behavior{silent: true}, do: stop},
+		"delete while it boots":          {next: behavior{silent: true}, do: func(t *testing.T, m *Manager) error { return m.Delete(t.Context(), "a") }},
+		"drain while it boots":           {next: behavior{silent: true}, do: func(t *testing.T, m *Manager) error { return m.Drain(t.Context()) }},
 	} {
 		t.Run(text, func(t *testing.T) {
 			n := newNode(t)

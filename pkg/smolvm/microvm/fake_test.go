@@ -38,11 +38,11 @@ type fakeKeepers struct {
 	// kills counts the processes that were killed.
 	kills int
 	// next is how the next process behaves.
-	next behaviour
+	next behavior
 }
 
-// behaviour is what a process does.
-type behaviour struct {
+// behavior is what a process does.
+type behavior struct {
 	// fails is how it ends at once.
 	fails *instance.End
 	// dies says that it ends at once, without a word.
@@ -58,7 +58,7 @@ type behaviour struct {
 }
 
 type fakeProcess struct {
-	behaviour
+	behavior
 	lock  *os.File
 	since time.Time
 	ended chan struct{}
@@ -79,7 +79,7 @@ func (f *fakeKeepers) Start(directory string, lock *disk.Lock) (<-chan struct{},
 		return nil, err
 	}
 	_ = os.Remove(filepath.Join(directory, instance.EndName))
-	p := &fakeProcess{behaviour: f.next, ended: make(chan struct{}), ready: !f.next.silent, since: time.Now()}
+	p := &fakeProcess{behavior: f.next, ended: make(chan struct{}), ready: !f.next.silent, since: time.Now()}
 	// A child that inherits the file holds the lock together with its parent, as this copy does.
 	number, err := unix.Dup(int(lock.File().Fd()))
 	if err != nil {

@@ -39,7 +39,7 @@ func (m *Manager) Start(ctx context.Context, name string, request api.StartReque
 }
 
 // because stores why a machine does not run, and returns that error. The desired state is reset to what it was before.
-// An attempt that was cancelled says nothing about the machine.
+// An attempt that was canceled says nothing about the machine.
 func (m *Manager) because(ctx context.Context, one *machine, before Record, err error) error {
 	if ctx.Err() != nil || errors.Is(err, errInterrupted) {
 		return err

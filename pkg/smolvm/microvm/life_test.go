@@ -124,16 +124,16 @@ func TestTheSameMachineAgain(t *testing.T) {
 // as before.
 func TestAStartThatFailsLeavesNothing(t *testing.T) {
 	for text, c := range map[string]struct {
-		next  behaviour
+		next  behavior
 		image error
 		code  api.Code
 		want  string
 		state api.State
 	}{
-		"a port in use":         {next: behaviour{fails: &instance.End{Code: api.CodePortInUse, Message: "tcp port 18080 of 127.0.0.1 is already in use"}}, code: api.CodePortInUse, want: "18080", state: api.StateCreated},
-		"a silent guest":        {next: behaviour{fails: &instance.End{Code: api.CodeTimeout, Message: "the guest's agent does not answer"}}, code: api.CodeTimeout, want: "does not answer", state: api.StateStopped},
-		"no message at the end": {next: behaviour{dies: true}, code: api.CodeInternal, want: "ended without a message; see", state: api.StateStopped},
-		"a full disk":           {next: behaviour{fails: &instance.End{Code: api.CodeDiskFull, Message: "no room"}}, code: api.CodeDiskFull, want: "no room", state: api.StateStopped},
+		"a port in use":         {next: behavior{fails: &instance.End{Code: api.CodePortInUse, Message: "tcp port 18080 of 127.0.0.1 is already in use"}}, code: api.CodePortInUse, want: "18080", state: api.StateCreated},
+		"a silent guest":        {next: behavior{fails: &instance.End{Code: api.CodeTimeout, Message: "the guest's agent does not answer"}}, code: api.CodeTimeout, want: "does not answer", state: api.StateStopped},
+		"no message at the end": {next: behavior{dies: true}, code: api.CodeInternal, want: "ended without a message; see", state: api.StateStopped},
+		"a full disk":           {next: behavior{fails: &instance.End{Code: api.CodeDiskFull, Message: "no room"}}, code: api.CodeDiskFull, want: "no room", state: api.StateStopped},
 		"no image":              {image: errors.New("404 Not Found"), code: api.CodeImagePullFailed, want: "404 Not Found", state: api.StateCreated},
 		"a broken image":        {image: ociimage.MalformedError{Reason: "a layer leads out"}, code: api.CodeImageMalformed, want: "a layer leads out", state: api.StateCreated},
 		"a bad reference":       {image: &ociimage.ReferenceError{}, code: api.CodeBadRequest, want: "example.com/web:1", state: api.StateCreated},
@@ -158,7 +158,7 @@ func TestAStartThatFailsLeavesNothing(t *testing.T) {
 			if started := n.keepers.started[n.directory("a")]; started > 1 {
 				t.Errorf("it was started %d times", started)
 			}
-			n.keepers.next, n.images.err = behaviour{}, nil
+			n.keepers.next, n.images.err = behavior{}, nil
 			_, err = m.Start(t.Context(), "a", api.StartRequest{})
 			try(t, err)
 		})
@@ -172,7 +172,7 @@ func TestDisksStayWhileAProcessMayHaveThem(t *testing.T) {
 	m.patience.shutDown, m.patience.kill = 200*time.Millisecond, 200*time.Millisecond // processes that do not end are given up soon
 	_, err := m.Create(t.Context(), request("a"))
 	try(t, err)
-	n.keepers.next = behaviour{stubborn: true, immortal: true}
+	n.keepers.next = behavior{stubborn: true, immortal: true}
 	_, err = m.Start(t.Context(), "a", api.StartRequest{})
 	try(t, err)
 	for range 2 {
@@ -221,7 +221,7 @@ func TestAStartThatIsGivenUpGoesOn(t *testing.T) {
 	m := n.open()
 	_, err := m.Create(t.Context(), request("a"))
 	try(t, err)
-	n.keepers.next = behaviour{silent: true}
+	n.keepers.next = behavior{silent: true}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, err := m.Start(ctx, "a", api.StartRequest{}); !errors.Is(err, context.DeadlineExceeded) {

@@ -35,7 +35,7 @@ func TestBootsAndPullsAreCounted(t *testing.T) {
 	handler := server.New(server.Options{Machines: m, Meters: meters})
 	const boot = 100 * time.Millisecond
 	start := func(name string) {
-		n.keepers.next = behaviour{late: boot}
+		n.keepers.next = behavior{late: boot}
 		_, err := m.Start(t.Context(), name, api.StartRequest{})
 		try(t, err)
 	}
@@ -59,7 +59,7 @@ func TestBootsAndPullsAreCounted(t *testing.T) {
 		{"another machine whose tag means an image in the cache", func() { start("b") }, 3, 1},
 		{"a guest that does not answer, with a pull", func() {
 			n.images.digest = "sha256:5678"
-			n.keepers.next = behaviour{fails: &instance.End{Message: "no answer"}}
+			n.keepers.next = behavior{fails: &instance.End{Message: "no answer"}}
 			if _, err := m.Start(t.Context(), "c", api.StartRequest{}); err == nil {
 				t.Error("it has started")
 			}

@@ -65,8 +65,8 @@ func TestWhereAMachineIsPlaced(t *testing.T) {
 	}
 }
 
-// TestTies: of nodes that suit, that with the most free memory is chosen, then the first by name, regardless of the order in which they
-// are seen. A node that does not say how much it has comes last.
+// TestTies: of nodes that suit, that with the most free memory is chosen, then the first by name, regardless of the
+// order in which they are seen. A node that does not say how much it has comes last.
 func TestTies(t *testing.T) {
 	decided := 0
 	free := []int64{-1, 0, 2048, 4096} // -1: the node does not suit

@@ -155,7 +155,7 @@ func TestRunnerThatWasOrderedSomethingElse(t *testing.T) {
 	await(t, l, changed, runner("1"), has(3))
 }
 
-// TestRunnerThatCannotBeReached is dialled with growing pauses, also while an order waits for it.
+// TestRunnerThatCannotBeReached is dialed with growing pauses, also while an order waits for it.
 func TestRunnerThatCannotBeReached(t *testing.T) {
 	var dials atomic.Int32
 	l, _ := start(t, func(context.Context, virtualmachine.RunnerID, io.Reader, io.Writer) error {

@@ -28,7 +28,7 @@ const (
 type router struct {
 	// address is the link-local address by which the guest knows the router. It is the gateway itself if that is
 	// link-local. Otherwise it is an alias, because guests accept advertisements only from link-local addresses, and
-	// that of the gateway is unknown. The server answers for the alias, see neighbour.go.
+	// that of the gateway is unknown. The server answers for the alias, see neighbor.go.
 	address netip.Addr
 	// gateway is the gateway's address in the pod's routes; invalid if there is none.
 	gateway netip.Addr

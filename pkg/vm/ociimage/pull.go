@@ -141,8 +141,8 @@ func (p *pull) clear(slot *slots.Slot) error {
 	return err
 }
 
-// enter locks the slot of an image. The function that it returns is called with the caller's error: it clears the slot if there is
-// one, and unlocks it.
+// enter locks the slot of an image. The function that it returns is called with the caller's error: it clears the slot
+// if there is one, and unlocks it.
 func (p *pull) enter(ctx context.Context, directory string) (*slots.Slot, func(*error), error) {
 	slot, err := slots.Enter(ctx, directory, p.waiting("image"))
 	if err != nil {

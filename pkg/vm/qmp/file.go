@@ -9,7 +9,7 @@ import (
 )
 
 // PassFile gives QEMU a duplicate of an open file, which QEMU may then open under the name that is returned, however
-// often. release ends that; QEMU closes the file once it no longer uses it. (QEMU: qapi/misc.json, add-fd)
+// often. release ends that; QEMU closes the file once it no longer uses it (QEMU: qapi/misc.json, add-fd).
 func (c *Client) PassFile(ctx context.Context, file *os.File) (name string, release func(context.Context) error, err error) {
 	var set struct {
 		ID int `json:"fdset-id"`

@@ -33,7 +33,7 @@ func Outside(to netip.AddrPort) (ok bool, reason string) {
 }
 
 // refusal returns why the guest may not reach an address, or nothing. The gateway is this process, and the addresses
-// of the namespace are the guest's own published ports. This is decided on the address that is dialled: the guest
+// of the namespace are the guest's own published ports. This is decided on the address that is dialed: the guest
 // names no others.
 func (n *Network) refusal(to netip.AddrPort) string {
 	switch address := to.Addr(); {
@@ -56,7 +56,7 @@ func (n *Network) refusal(to netip.AddrPort) string {
 	return reason
 }
 
-// misrouted returns why an address that is allowed is not dialled, or nothing. A host can get addresses after Open, so
+// misrouted returns why an address that is allowed is not dialed, or nothing. A host can get addresses after Open, so
 // the kernel is asked where packets to this one would go.
 func (n *Network) misrouted(to netip.AddrPort) string {
 	if n.options.ReachHost || n.options.loopback {

@@ -118,7 +118,7 @@ func arrived(t *testing.T, listener *net.TCPListener, datagrams net.PacketConn) 
 }
 
 // TestPolicyIsAskedForWhatIsDialled: the address that is allowed is the one at which the connection arrives, and
-// what is not allowed is not dialled.
+// what is not allowed is not dialed.
 func TestPolicyIsAskedForWhatIsDialled(t *testing.T) {
 	var mu sync.Mutex
 	asked := map[netip.AddrPort]int{}
@@ -157,7 +157,7 @@ func TestPolicyIsAskedForWhatIsDialled(t *testing.T) {
 	}
 }
 
-// TestAddressesThatTheHostGetsLater: what is an address of the host is found out when it is dialled.
+// TestAddressesThatTheHostGetsLater: what is an address of the host is found out when it is dialed.
 func TestAddressesThatTheHostGetsLater(t *testing.T) {
 	n, err := Open(optionsOf(func(o *Options) { o.Allow = anything }))
 	if err != nil {

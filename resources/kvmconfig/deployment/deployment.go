@@ -71,7 +71,7 @@ func restores(s *state.Cluster, n state.Node) bool {
 	return s.Restore.Halted() || n.Deployment == nil && !s.Founded()
 }
 
-// restoring is a master that is stopped for a restore. While the restore can still be cancelled, the master's
+// restoring is a master that is stopped for a restore. While the restore can still be canceled, the master's
 // specification does not change, because this is not a rollout.
 func restoring(s *state.Cluster, n state.Node) *appsv1.Deployment {
 	if s.Restore.Committed == "" {
@@ -163,7 +163,7 @@ func metaOf(s *state.Cluster, n state.Node) metav1.ObjectMeta {
 }
 
 // keep leaves a Deployment as it is, with two exceptions: it records the node's etcd member, and it starts a master
-// again that was stopped for a cancelled restore. That master keeps its old specification.
+// again that was stopped for a canceled restore. That master keeps its old specification.
 func keep(desired *apply.Desired, s *state.Cluster, n state.Node) {
 	meta := metaOf(s, n)
 	if n.Deployment == nil || !n.Halted() &&
@@ -177,7 +177,7 @@ func keep(desired *apply.Desired, s *state.Cluster, n state.Node) {
 }
 
 // halted is a master whose machine is stopped while a snapshot replaces its data. The record of its etcd member stays
-// because the restore can be cancelled until then.
+// because the restore can be canceled until then.
 func halted(d *appsv1.Deployment) *appsv1.Deployment {
 	d.Annotations[key.AnnotationEtcdHalted] = "true"
 	d.Spec.Replicas = ptr.To[int32](0)

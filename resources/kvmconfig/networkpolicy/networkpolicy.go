@@ -46,7 +46,7 @@ func ingress(s *state.Cluster) *networkingv1.NetworkPolicy {
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{key.LabelPodWatcher: key.Operator}, MatchExpressions: apps(key.RoleMaster, key.RoleWorker)},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: neighbours()}, outside(s)},
+			Ingress:     []networkingv1.NetworkPolicyIngressRule{{From: neighbors()}, outside(s)},
 		},
 	}
 }
@@ -56,9 +56,9 @@ func apps(values ...string) []metav1.LabelSelectorRequirement {
 	return []metav1.LabelSelectorRequirement{{Key: key.LabelApp, Operator: metav1.LabelSelectorOpIn, Values: values}}
 }
 
-// neighbours are the cluster itself and every namespace of the management cluster that does not belong to another
+// neighbors are the cluster itself and every namespace of the management cluster that does not belong to another
 // cluster.
-func neighbours() []networkingv1.NetworkPolicyPeer {
+func neighbors() []networkingv1.NetworkPolicyPeer {
 	return []networkingv1.NetworkPolicyPeer{
 		{PodSelector: &metav1.LabelSelector{}},
 		{NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{

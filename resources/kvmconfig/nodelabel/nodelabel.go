@@ -13,19 +13,19 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
-// Labeller adds labels to a Node of a workload cluster.
-type Labeller interface {
+// Labeler adds labels to a Node of a workload cluster.
+type Labeler interface {
 	LabelNode(ctx context.Context, node *corev1.Node, labels map[string]string) error
 }
 
-// New returns the handler. labeller returns the writer for a workload cluster, or nil when there is no
+// New returns the handler. labeler returns the writer for a workload cluster, or nil when there is no
 // connection.
-func New(labeller func(*state.Cluster) Labeller) chain.Handler[*state.Cluster] {
-	return handler{labeller}
+func New(labeler func(*state.Cluster) Labeler) chain.Handler[*state.Cluster] {
+	return handler{labeler}
 }
 
 type handler struct {
-	labeller func(*state.Cluster) Labeller
+	labeler func(*state.Cluster) Labeler
 }
 
 // Name is the handler's name.
@@ -33,8 +33,8 @@ func (handler) Name() string { return "nodelabel" }
 
 // EnsureCreated labels the Nodes of node pods with the version that their pod was created for.
 func (h handler) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Outcome, error) {
-	labeller := h.labeller(s)
-	if labeller == nil {
+	labeler := h.labeler(s)
+	if labeler == nil {
 		return chain.Done(), nil
 	}
 	var errs []error
@@ -45,7 +45,7 @@ func (h handler) EnsureCreated(ctx context.Context, s *state.Cluster) (chain.Out
 				continue
 			}
 			if missing := joining.Missing(node, joining.Labels(s.ID(), n.Role, pod.Labels[key.LabelVersion])); missing != nil {
-				errs = append(errs, labeller.LabelNode(ctx, node, missing))
+				errs = append(errs, labeler.LabelNode(ctx, node, missing))
 			}
 		}
 	}

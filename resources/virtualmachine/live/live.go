@@ -21,8 +21,8 @@ type handler struct{ commander Commander }
 // Name is the handler's name.
 func (handler) Name() string { return "live" }
 
-// EnsureCreated orders what is declared, and waits until the runner reports that the machine is that. A machine that does not run has nothing to
-// change.
+// EnsureCreated orders what is declared, and waits until the runner reports that the machine is that. A machine that
+// does not run has nothing to change.
 func (h handler) EnsureCreated(_ context.Context, s *virtualmachine.State) (chain.Outcome, error) {
 	if !s.Serves() {
 		return chain.NotConfigured(), nil

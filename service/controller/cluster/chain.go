@@ -83,7 +83,7 @@ func inside(e *apply.Engine, w *Workloads) chain.Chain[*state.Cluster] {
 		chain.Link[*state.Cluster]{Handler: addonhealth.New(), Needs: []string{"workload"}, Condition: ConditionAddOns},
 		// Kubelets get their certificates by the rights that "bootstrap" grants.
 		chain.Link[*state.Cluster]{Handler: w.turns.Limit(certificaterequest.New(e, w.approver)), Needs: []string{"bootstrap"}, Condition: ConditionJoined},
-		chain.Link[*state.Cluster]{Handler: w.turns.Limit(nodelabel.New(w.labeller)), Needs: []string{"workload"}, Condition: ConditionJoined},
+		chain.Link[*state.Cluster]{Handler: w.turns.Limit(nodelabel.New(w.labeler)), Needs: []string{"workload"}, Condition: ConditionJoined},
 	)
 }
 

@@ -211,7 +211,7 @@ func (w *Workloads) approver(s *state.Cluster) certificaterequest.Approver {
 	return nil
 }
 
-func (w *Workloads) labeller(s *state.Cluster) nodelabel.Labeller {
+func (w *Workloads) labeler(s *state.Cluster) nodelabel.Labeler {
 	if e := w.engine(s); e != nil {
 		return e
 	}

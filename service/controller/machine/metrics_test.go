@@ -208,13 +208,13 @@ func TestObjectsAreCountedFromTheCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "shop", Name: name} }
-	labelled := named("b")
-	labelled.Labels = map[string]string{v1alpha1.LabelTemplate: "large"}
+	labeled := named("b")
+	labeled.Labels = map[string]string{v1alpha1.LabelTemplate: "large"}
 	ours := named("a")
 	ours.Labels = map[string]string{v1alpha1.LabelSourceMachine: "a"}
 	cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 		&v1alpha1.Machine{ObjectMeta: named("a"), Spec: v1alpha1.MachineSpec{Template: "small"}, Status: v1alpha1.MachineStatus{Phase: "Running"}},
-		&v1alpha1.Machine{ObjectMeta: labelled, Spec: v1alpha1.MachineSpec{Provider: "kubevirt"}},
+		&v1alpha1.Machine{ObjectMeta: labeled, Spec: v1alpha1.MachineSpec{Provider: "kubevirt"}},
 		&v1alpha1.Machine{ObjectMeta: named("c"), Spec: v1alpha1.MachineSpec{Provider: "proxmox"}},
 		&kubevirtv1.VirtualMachine{ObjectMeta: named("foreign"), Status: kubevirtv1.VirtualMachineStatus{PrintableStatus: "Running"}},
 		&kubevirtv1.VirtualMachine{ObjectMeta: ours, Status: kubevirtv1.VirtualMachineStatus{PrintableStatus: "Running"}},

@@ -130,7 +130,7 @@ func (r *Reconciler) SetupWithManager(m manager.Manager, machines, metadata cach
 
 // sourcesOf are the sources of kinds that are always there.
 func (r *Reconciler) sourcesOf(c cache.Cache) []source.Source {
-	own := handler.EnqueueRequestsFromMapFunc(labelled)
+	own := handler.EnqueueRequestsFromMapFunc(labeled)
 	spec := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 	return []source.Source{
 		source.Kind[client.Object](c, &v1alpha1.Machine{}, &handler.EnqueueRequestForObject{}, spec),
@@ -148,7 +148,7 @@ func (r *Reconciler) lateSources() []source.Source {
 	return []source.Source{
 		r.Sessions.KubeVirt.Source(&kubevirtv1.VirtualMachine{}, named, reconciler.Changed{}),
 		r.Sessions.KubeVirt.Source(&kubevirtv1.VirtualMachineInstance{}, named, reconciler.Changed{}),
-		r.Sessions.CDI.Source(&cdiv1.DataVolume{}, handler.EnqueueRequestsFromMapFunc(labelled), reconciler.Changed{}),
+		r.Sessions.CDI.Source(&cdiv1.DataVolume{}, handler.EnqueueRequestsFromMapFunc(labeled), reconciler.Changed{}),
 		r.Sessions.Networks.Source(&v1alpha1.NetworkConfiguration{}, r.attached()),
 		r.Sessions.Classes.Source(&v1alpha1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(r.ofClass), predicate.GenerationChangedPredicate{}),
 	}

@@ -22,8 +22,8 @@ func request(namespace, name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// labelled returns the Machine of an object.
-func labelled(_ context.Context, object client.Object) []reconcile.Request {
+// labeled returns the Machine of an object.
+func labeled(_ context.Context, object client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, name := range NamesOf(object) {
 		requests = append(requests, request(object.GetNamespace(), name))

@@ -14,9 +14,9 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="self.?etcd.?domain.orValue(\"\") != self.kubernetes.api.domain",fieldPath=".etcd.domain",message="must differ from spec.cluster.kubernetes.api.domain; leave it out to get etcd.<base domain>"
 type Cluster struct {
 	// ID names the cluster: its namespace on the management cluster, its service account and its labels. A lower-case
-	// DNS label of at most 11 characters; "default", "giantswarm" and names that begin with "kube-" are reserved, and so are
-	// those with "etcd" after a dash, or with "-apiserver" or "-psp" at the end: the objects of another cluster may have such names.
-	// Immutable, because every object of the cluster is named after it.
+	// DNS label of at most 11 characters; "default", "giantswarm" and names that begin with "kube-" are reserved, and
+	// so are those with "etcd" after a dash, or with "-apiserver" or "-psp" at the end: the objects of another cluster
+	// may have such names. Immutable, because every object of the cluster is named after it.
 	//
 	// +kubebuilder:validation:MaxLength=11
 	// +kubebuilder:validation:XValidation:rule="!format.dns1123Label().validate(self).hasValue()",message="must be a lower-case DNS label, letters, digits and '-' with a letter or digit at both ends, for example ab1cd"
@@ -74,7 +74,7 @@ type Cluster struct {
 	Version string `json:"version,omitempty"`
 }
 
-// Customer is the organisation that owns a cluster.
+// Customer is the organization that owns a cluster.
 type Customer struct {
 	// ID becomes the labels customer, giantswarm.io/organization and giantswarm.io/customer-id. A label value: at most 63
 	// letters, digits, '-', '_' and '.'.

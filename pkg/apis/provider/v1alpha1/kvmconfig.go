@@ -14,7 +14,7 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the cluster is ready or not"
 // +kubebuilder:printcolumn:name="Kubernetes",type=string,JSONPath=`.status.versions.kubernetes`,description="Version of Kubernetes"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:printcolumn:name="Customer",type=string,JSONPath=`.spec.cluster.customer.id`,priority=1,description="Organisation that owns the cluster"
+// +kubebuilder:printcolumn:name="Customer",type=string,JSONPath=`.spec.cluster.customer.id`,priority=1,description="Organization that owns the cluster"
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1,description="What the cluster waits for"
 type KVMConfig struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -56,7 +56,7 @@ type KVMConfigSpec struct {
 	KVM KVM `json:"kvm"`
 
 	// Versions sets component versions if the label release.giantswarm.io/version names no Release. A version that is not
-	// set does not change; a new cluster gets it from the operator's built-in catalogue.
+	// set does not change; a new cluster gets it from the operator's built-in catalog.
 	//
 	// +kubebuilder:validation:XValidation:rule="!has(self.kubernetes) || !self.kubernetes.contains('+')",fieldPath=".kubernetes",message="must not have build metadata (+...), because the version is the tag of images; leave it out"
 	// +kubebuilder:validation:XValidation:rule="!has(self.etcd) || !self.etcd.contains('+')",fieldPath=".etcd",message="must not have build metadata (+...), because the version is the tag of an image; leave it out"

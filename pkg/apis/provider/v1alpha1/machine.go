@@ -50,7 +50,7 @@ type Machine struct {
 
 // HostVolume is a local persistent volume of the host, shared into the guest.
 type HostVolume struct {
-	// MountTag names the share; the persistent volume is the one labelled mount-tag=<mountTag>. A lower-case DNS label of
+	// MountTag names the share; the persistent volume is the one labeled mount-tag=<mountTag>. A lower-case DNS label of
 	// at most 31 characters because it becomes part of a claim's name; "etcdshare" is reserved.
 	//
 	// +kubebuilder:validation:MaxLength=31

@@ -34,8 +34,8 @@ func TestTheStatusOfTheOriginalIsAccepted(t *testing.T) {
 	}
 }
 
-// refusedStatuses are changes to testdata/old-status.yaml that Go could not decode: one such object would hide all others from the
-// operator.
+// refusedStatuses are changes to testdata/old-status.yaml that Go could not decode: one such object would hide all
+// others from the operator.
 var refusedStatuses = map[string]rejection{
 	"an index of 33 bits": {
 		change: "status: {kvm: {nodeIndexes: {m0aaa: 4294967296}}}",

@@ -85,7 +85,7 @@ type State string
 
 // App is an application that other operators deploy.
 type App struct {
-	// Catalog is the catalogue that contains the app.
+	// Catalog is the catalog that contains the app.
 	//
 	// +kubebuilder:default=default
 	// +kubebuilder:validation:MaxLength=253
@@ -111,7 +111,7 @@ type App struct {
 
 // Component is one part of a cluster.
 type Component struct {
-	// Catalog is the catalogue that contains the component.
+	// Catalog is the catalog that contains the component.
 	//
 	// +kubebuilder:default=control-plane-catalog
 	// +kubebuilder:validation:MaxLength=253

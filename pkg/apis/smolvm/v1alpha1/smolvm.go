@@ -156,15 +156,15 @@ type EnvVar struct {
 
 // Resources are the processors and the memory of a machine.
 type Resources struct {
-	// CPUs is the number of processors, 1 to 255. Default: that of the file in from, or that of the runtime, 1. It is immutable once the machine is
-	// created.
+	// CPUs is the number of processors, 1 to 255. Default: that of the file in from, or that of the runtime, 1. It is
+	// immutable once the machine is created.
 	//
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=255
 	CPUs int32 `json:"cpus,omitempty"`
 
-	// MemoryMiB is the memory in MiB, at least 64. Default: that of the file in from, or that of the runtime, 512. It is immutable once the machine is
-	// created.
+	// MemoryMiB is the memory in MiB, at least 64. Default: that of the file in from, or that of the runtime, 512. It
+	// is immutable once the machine is created.
 	//
 	// +kubebuilder:validation:Minimum=64
 	// +kubebuilder:validation:Maximum=2147483647

@@ -9,7 +9,8 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="has(self.volumeClaimTemplate) != has(self.cdrom)",message="must have exactly one of volumeClaimTemplate and cdrom; write cdrom: {image: \"\"} for an empty drive"
 type Disk struct {
-	// VolumeClaimTemplate is the claim of the disk's volume. Takes effect at the next start, except for a larger request, which takes effect live.
+	// VolumeClaimTemplate is the claim of the disk's volume. Takes effect at the next start, except for a larger
+	// request, which takes effect live.
 	VolumeClaimTemplate *VolumeClaimTemplate `json:"volumeClaimTemplate,omitempty"`
 
 	// CDROM is a CD drive.
