@@ -40,7 +40,7 @@ type mirror struct {
 func (s *Stage) startMirror(ctx context.Context) error {
 	plugins := fmt.Sprintf("/cni/v%s/cni-plugins-linux-amd64-v%[1]s.tgz", cloudconfig.CNIPluginsVersion)
 	s.mirror = &mirror{files: map[string]string{plugins: s.tool("cni-plugins")}, served: map[string]int{}}
-	s.mirror.add(versions.Catalogue.Kubernetes, s.tool("kubeall"))
+	s.mirror.add(versions.Catalog.Kubernetes, s.tool("kubeall"))
 	if s.options.Next {
 		following, err := s.NextVersions(ctx)
 		if err != nil {

@@ -224,7 +224,7 @@ func (s *Stage) packEtcdTools() (archive string, err error) {
 	}
 	archive = filepath.Join(s.work, "etcd.tar")
 	return archive, realcluster.WriteImage(archive, realcluster.Image{
-		Name:  cloudconfig.EtcdImage(cloudconfig.Settings{}, versions.Catalogue.Etcd),
+		Name:  cloudconfig.EtcdImage(cloudconfig.Settings{}, versions.Catalog.Etcd),
 		Files: map[string]string{"/bin/kubeall": s.tool("kubeall")},
 		Links: map[string]string{"/bin/etcdctl": "kubeall", "/bin/etcdutl": "kubeall"},
 	})

@@ -21,7 +21,7 @@ func TestUpgrade(t *testing.T) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	now := versions.Catalogue
+	now := versions.Catalog
 	cluster := func(image string, v v1alpha1.Versions) string {
 		return manifestOf(image, id, []string{"m1"}, []string{"w1"}) + fmt.Sprintf("  versions: {kubernetes: %q, etcd: %q}\n", v.Kubernetes, v.Etcd)
 	}
@@ -106,7 +106,7 @@ func (l *life) keepsTheSkew() {
 		return
 	}
 	for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
-		if _, version, _ := strings.Cut(line, " "); !strings.Contains(server, `"`+version+`"`) && version > "v"+versions.Catalogue.Kubernetes {
+		if _, version, _ := strings.Cut(line, " "); !strings.Contains(server, `"`+version+`"`) && version > "v"+versions.Catalog.Kubernetes {
 			l.t.Fatalf("Node %s has a later kubelet than the API server:\n%s", line, server)
 		}
 	}

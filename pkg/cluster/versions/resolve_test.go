@@ -52,10 +52,10 @@ func TestVersionsInForce(t *testing.T) {
 		},
 		"what the spec leaves out is the catalogue's": {
 			spec: &v1alpha1.Versions{Kubernetes: "1.34.9"},
-			want: v1alpha1.Versions{Kubernetes: "1.34.9", Etcd: versions.Catalogue.Etcd, ContainerLinux: versions.Catalogue.ContainerLinux},
+			want: v1alpha1.Versions{Kubernetes: "1.34.9", Etcd: versions.Catalog.Etcd, ContainerLinux: versions.Catalog.ContainerLinux},
 		},
-		"the catalogue's":               {want: versions.Catalogue},
-		"a Release that no label names": {release: fixture.MakeRelease("20.0.0", "1.34.2"), want: versions.Catalogue},
+		"the catalogue's":               {want: versions.Catalog},
+		"a Release that no label names": {release: fixture.MakeRelease("20.0.0", "1.34.2"), want: versions.Catalog},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := versions.Resolve(versions.Requested{Label: test.label, Release: test.release, Spec: test.spec}, versions.InForce{})

@@ -19,7 +19,7 @@ func TestAReleaseThatCannotBeDecodedGivesNoVersions(t *testing.T) {
 	if p, ok := problem.As(versions.Resolve(requested, versions.InForce{}).Err); !ok || p.Reason != "ReleaseInvalid" {
 		t.Errorf("of a new cluster the problem is %v", p)
 	}
-	inForce := versions.Catalogue
+	inForce := versions.Catalog
 	v := versions.Resolve(requested, versions.InForce{Accepted: &inForce})
 	if p, ok := problem.As(v.Refused); v.Err != nil || !ok || p.Reason != "ReleaseInvalid" || v.Versions != inForce {
 		t.Errorf("a living cluster gets %v, because %v and %v", v.Versions, v.Err, v.Refused)

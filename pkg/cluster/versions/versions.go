@@ -20,7 +20,7 @@ const (
 )
 
 // Catalog is what a cluster gets by default.
-var Catalogue = v1alpha1.Versions{Kubernetes: "1.35.4", Etcd: "3.6.5", ContainerLinux: "4459.2.1"}
+var Catalog = v1alpha1.Versions{Kubernetes: "1.35.4", Etcd: "3.6.5", ContainerLinux: "4459.2.1"}
 
 // supported are the first supported and the first no longer supported minor version by component.
 var supported = map[string]struct{ from, before [2]int }{
@@ -65,7 +65,7 @@ func Resolve(requested Requested, inForce InForce) Verdict {
 
 // versions returns the requested versions, and where they were requested.
 func (w Requested) versions(last v1alpha1.Versions) (v1alpha1.Versions, string, error) {
-	wanted, source := Catalogue, "the built-in catalogue"
+	wanted, source := Catalog, "the built-in catalogue"
 	if last != (v1alpha1.Versions{}) {
 		source = "status.versions"
 	}
