@@ -1,8 +1,10 @@
 package living_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"sync"
@@ -203,8 +205,29 @@ func (b *bench) depart() map[string]time.Duration {
 	return took
 }
 
-// delays are the delays of the operator and of the bare loop, sorted.
-type delays struct{ operator, bare []time.Duration }
+// delays are the delays of the operator and of the bare loop, sorted, and the changes with which the operator took longest.
+type delays struct {
+	operator, bare []time.Duration
+	slowest        []slow
+}
+
+// slow is what one change took, and how often the garbage of this process, in which the operator runs, was collected
+// meanwhile.
+type slow struct {
+	operator, bare time.Duration
+	collections    uint64
+}
+
+func (s slow) String() string {
+	return fmt.Sprintf("operator %s, bare loop %s, %d garbage collections", s.operator, s.bare, s.collections)
+}
+
+// collections returns how often garbage was collected so far.
+func collections() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
 
 // measure makes the pod Ready and not Ready the given number of times.
 func (b *bench) measure(times int) delays {
@@ -222,9 +245,12 @@ func (b *bench) repeat(times int, do func() map[string]time.Duration) delays {
 	var d delays
 	for range times {
 		b.rested()
+		before := collections()
 		took := do()
 		d.operator, d.bare = append(d.operator, took[key.RoleWorker]), append(d.bare, took[bareSlice])
+		d.slowest = append(d.slowest, slow{took[key.RoleWorker], took[bareSlice], collections() - before})
 	}
+	slices.SortFunc(d.slowest, func(a, b slow) int { return cmp.Compare(b.operator-b.bare, a.operator-a.bare) })
 	slices.Sort(d.operator)
 	slices.Sort(d.bare)
 	return d
@@ -301,6 +327,9 @@ func (d delays) judge(b *testing.B, what string) {
 		b.Logf("%s: over the bare loop it takes %s for %d of 100, the goal is at most %s: %s", what, over, p, goal, verdict(over <= goal))
 	}
 	b.Logf("%s: %s", what, d)
+	for _, s := range d.slowest[:min(len(d.slowest), 6)] {
+		b.Logf("%s: among the slowest: %s", what, s)
+	}
 	if half, most := percentile(d.operator, 50)-percentile(d.bare, 50), percentile(d.operator, 99)-percentile(d.bare, 99); half > aboveHalf || most > aboveMost {
 		b.Errorf("%s: over the bare loop it takes %s half of the time and %s most of the time, want at most %s and %s", what, half, most, aboveHalf, aboveMost)
 	}
