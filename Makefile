@@ -51,7 +51,8 @@ SEED                  ?= $(shell date +%s)
 WITH_MACHINES := /(integration/.*/(contract|guests|kubevirt|live|machines?|microvm|realcluster|runnerimage)|pkg/vm/(guestnet|qemu))$$
 export KUBEBUILDER_ASSETS := $(TOOLS)
 # Says how long each suite took beside its budget; a failure of what it reads stays one.
-suites := awk -v budgets=integration/budgets -f integration/suites.awk
+# mawk reads ahead by default, and would print nothing for many minutes.
+suites := awk $(shell awk -W version 2>/dev/null | grep -q ^mawk && echo -W interactive) -v budgets=integration/budgets -f integration/suites.awk
 
 go_build = CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o
 
