@@ -322,7 +322,7 @@ func TestOnePackageBuildsEndpoints(t *testing.T) {
 // in the step of the loop that follows.
 func TestGatherOnlyReads(t *testing.T) {
 	changes := []string{
-		"AddFinalizers", "Apply", "ApplyAll", "ApplyStatus", "CorrectStatus", "Create", "Delete", "DeleteAllOf", "Do", "Drop", "End", "Ensure", "Eventf", "Follow", "Forget",
+		"AddFinalizers", "Apply", "ApplyAll", "ApplyStatus", "CorrectStatus", "Create", "Delete", "DeleteAllOf", "Do", "Drop", "DropCondition", "End", "Ensure", "Eventf", "Follow", "Forget",
 		"Issue", "Order", "Patch", "Record", "RemoveFinalizer", "Stop", "Update", "UpdateStatus", "follow", "unmanage", "want", "Want",
 	}
 	controllers := 0

@@ -14,6 +14,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/harness/lab"
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
 	"github.com/kvm-operator/kvm-operator/pkg/cluster/key"
+	"github.com/kvm-operator/kvm-operator/pkg/cluster/state"
 	"github.com/kvm-operator/kvm-operator/service/controller/cluster"
 )
 
@@ -43,6 +44,39 @@ func TestConditionsHaveOneFieldOwner(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestAStatusOfAnotherClientIsTakenOver: a client, such as one that restores a backup, owns fields of nodes and conditions
+// that the operator changes and removes later.
+func TestAStatusOfAnotherClientIsTakenOver(t *testing.T) {
+	t.Parallel()
+	config := fixture.MakeCluster("fld2").Label(shard, "nobody").Workers(2).Obj()
+	create(t, config)
+	restored := theLab.Current(t, config)
+	restored.Status.Nodes = []v1alpha1.NodeStatus{{ID: "w1aaa", Role: key.RoleWorker, Phase: "Pending"}}
+	for _, name := range []string{"Reconciling", state.ConditionNodesPruned} {
+		meta.SetStatusCondition(&restored.Status.Conditions, metav1.Condition{Type: name, Status: metav1.ConditionTrue, Reason: "Restored", Message: "from a backup"})
+	}
+	if err := theLab.Client.Status().Update(t.Context(), restored); err != nil {
+		t.Fatal(err)
+	}
+	change(t, config, func(c *v1alpha1.KVMConfig) { c.Labels[shard] = shared })
+	theLab.AwaitReady(t, config)
+	change(t, config, func(c *v1alpha1.KVMConfig) {
+		c.Spec.Cluster.Workers, c.Spec.KVM.Workers = c.Spec.Cluster.Workers[:1], c.Spec.KVM.Workers[:1]
+	})
+	lab.Eventually(t, lab.Timeout, func() error {
+		for _, n := range theLab.Current(t, config).Status.Nodes {
+			if n.ID == "w1aaa" {
+				return fmt.Errorf("the status still has %+v", n)
+			}
+		}
+		return nil
+	})
+	theLab.AwaitReady(t, config)
+	if pruned := meta.FindStatusCondition(theLab.Current(t, config).Status.Conditions, state.ConditionNodesPruned); pruned != nil {
+		t.Errorf("the status still has %+v", pruned)
+	}
 }
 
 // conditionOwners returns, by the type of each condition, which field owners it has, and how they wrote it.

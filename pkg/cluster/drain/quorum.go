@@ -29,7 +29,8 @@ type Masters struct {
 // are Ready and stay, and whose members have a vote in etcd and respond, as far as that is known. A master that joins
 // has no vote, so it is not part of the quorum yet. A master that was removed from the spec and has lost its vote does
 // not count at all, because its pod may stay on a dead host. There are at least as many masters as voters, because a
-// member without a machine is part of the quorum until etcd has removed it. If the Node of the pod itself is not Ready,
+// member without a machine is part of the quorum until etcd has removed it. A single master has no other that could
+// take over, so a voter that a person added does not hold it. If the Node of the pod itself is not Ready,
 // it is enough that the members of the others respond: several Nodes may share a fault that only replacement fixes.
 func (m Masters) Count(pod *corev1.Pod) (masters, healthy int) {
 	own := pod.Labels[key.LabelNode]
@@ -56,8 +57,10 @@ func (m Masters) Count(pod *corev1.Pod) (masters, healthy int) {
 			well[id] = true
 		}
 	}
-	_, voters := m.Vote(own)
-	return max(len(all), voters), len(well)
+	if _, voters := m.Vote(own); len(all) > 1 {
+		return max(len(all), voters), len(well)
+	}
+	return len(all), len(well)
 }
 
 // healthy returns whether a master is Ready, as far as its pod and its Node say. When a host dies, only the readiness

@@ -172,6 +172,16 @@ func TestVotersWithoutAMachineCount(t *testing.T) {
 	}
 }
 
+// TestAVoterBesideASingleMasterDoesNotHoldIt: a tenant may add a member, and no other master could take over.
+func TestAVoterBesideASingleMasterDoesNotHoldIt(t *testing.T) {
+	pods, ready := masters("m1")
+	vote := func(string) (etcd.Vote, int) { return etcd.VoteGiven, 2 }
+	count, healthy := (Masters{Spec: []string{"m1"}, Pods: pods, Ready: ready, Vote: vote, Leaving: Leaving}).Count(&pods[0])
+	if d := Decide(Machine{Master: true, Serves: true, Votes: true, Masters: count, Healthy: healthy}); !d.Release {
+		t.Errorf("it is held (%d of %d others are healthy): %s", healthy, count, d.Message)
+	}
+}
+
 // TestMastersThatAreIllGoOneByOne covers masters whose Nodes are not Ready because of a shared fault, and whose members
 // of etcd are healthy: none of them could become Ready without being replaced.
 func TestMastersThatAreIllGoOneByOne(t *testing.T) {

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
 	"github.com/giantswarm/microerror"
@@ -49,10 +50,32 @@ func (e *Engine) SetConditionsAs(ctx context.Context, owner string, object clien
 	return e.ofExisting(ctx, "set the conditions of", kind.Kind+" "+client.ObjectKeyFromObject(object).String(), err)
 }
 
+// DropCondition removes the condition of a type from those of an object, whichever field owners it has. It fails when the
+// object has changed since it was read, and does nothing when it is gone.
+func (e *Engine) DropCondition(ctx context.Context, owner string, object client.Object, conditions []metav1.Condition, name string) error {
+	kind, err := apiutil.GVKForObject(object, e.client.Scheme())
+	if err != nil {
+		return microerror.Mask(err)
+	}
+	kept := slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool { return c.Type == name })
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion()},
+		"status":   map[string]any{"conditions": kept},
+	})
+	if err != nil {
+		return microerror.Mask(err)
+	}
+	// Waiting for the cache would need a second cache of the kind, for objects without a Go type.
+	options := client.PatchOptions{FieldManager: owner, DisableReadYourWritesConsistency: true}
+	err = e.client.Status().Patch(ctx, ofStatus(kind, object, nil), client.RawPatch(types.MergePatchType, patch), &client.SubResourcePatchOptions{PatchOptions: options})
+	return e.ofExisting(ctx, "remove condition "+name+" of", kind.Kind+" "+client.ObjectKeyFromObject(object).String(), err)
+}
+
 // ApplyStatus applies the status of an object as a field owner, except for the conditions of the types of others, which
 // other field owners apply. It fails when the object has changed since it was read. It returns the object as it is
 // stored, and nil when it is gone. The stored status differs from that of object if another owner wrote to a field
-// that object's status lacks.
+// that object's status lacks. The API server refuses the request as invalid if another owner has only a part of an item
+// that object's status no longer has. See CorrectStatus for both.
 func (e *Engine) ApplyStatus(ctx context.Context, owner string, object client.Object, others []string) (stored client.Object, err error) {
 	kind, err := apiutil.GVKForObject(object, e.client.Scheme())
 	if err != nil {
@@ -98,8 +121,8 @@ func (e *Engine) ApplyStatus(ctx context.Context, owner string, object client.Ob
 
 // CorrectStatus changes the status of a stored object to that of wanted, regardless of the owners of its fields. It fails
 // when the object has changed since it was stored, and does nothing when it is gone. updated says whether it was written.
-func (e *Engine) CorrectStatus(ctx context.Context, stored, wanted client.Object) (updated bool, err error) {
-	err = e.client.Status().Patch(ctx, wanted, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}))
+func (e *Engine) CorrectStatus(ctx context.Context, owner string, stored, wanted client.Object) (updated bool, err error) {
+	err = e.client.Status().Patch(ctx, wanted, client.MergeFromWithOptions(stored, client.MergeFromWithOptimisticLock{}), client.FieldOwner(owner))
 	return err == nil, microerror.Mask(client.IgnoreNotFound(err))
 }
 

@@ -140,6 +140,9 @@ func (e *Engine) moveFields(ctx context.Context, live client.Object, in *intent)
 	if full == nil || full.GetUID() != live.GetUID() {
 		return live, nil // the apply fails, because it names the UID
 	}
+	if in.exact() && full.GetResourceVersion() != live.GetResourceVersion() {
+		return nil, outdatedf("%s has changed since it was read", in.ref)
+	}
 	if !posted(full) {
 		return full, nil
 	}

@@ -3,6 +3,7 @@ package reconciler_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -67,6 +68,11 @@ type written struct {
 
 func (w *written) SetConditionsAs(_ context.Context, _ string, _ client.Object, conditions ...metav1.Condition) error {
 	w.times, w.last = w.times+1, conditions
+	return nil
+}
+
+func (w *written) DropCondition(_ context.Context, _ string, _ client.Object, conditions []metav1.Condition, name string) error {
+	w.times, w.last = w.times+1, slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool { return c.Type == name })
 	return nil
 }
 

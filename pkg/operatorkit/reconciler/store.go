@@ -12,10 +12,11 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
-// ConditionWriter writes conditions by server-side apply with the named field owner. Conditions that the owner wrote
-// before and that are not among them are removed.
+// ConditionWriter writes a condition by server-side apply with the named field owner, and removes one whichever owners it
+// has.
 type ConditionWriter interface {
 	SetConditionsAs(ctx context.Context, owner string, object client.Object, conditions ...metav1.Condition) error
+	DropCondition(ctx context.Context, owner string, object client.Object, conditions []metav1.Condition, name string) error
 }
 
 // OwnCondition is the one condition that a controller writes to an object whose status belongs to another controller.
@@ -36,7 +37,7 @@ func (o OwnCondition) Store(ctx context.Context, object client.Object, there []m
 			return nil
 		}
 		log.FromContext(ctx).Info("condition removed", "type", o.Type)
-		return o.Writer.SetConditionsAs(ctx, o.Owner, object)
+		return o.Writer.DropCondition(ctx, o.Owner, object, there, o.Type)
 	}
 	wanted.ObservedGeneration, wanted.LastTransitionTime = object.GetGeneration(), metav1.NewTime(o.Clock.Now())
 	if before != nil && before.Status == wanted.Status {

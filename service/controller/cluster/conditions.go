@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kvm-operator/kvm-operator/pkg/apis/provider/v1alpha1"
@@ -136,24 +137,31 @@ func (r *Reconciler) Store(ctx context.Context, config *v1alpha1.KVMConfig, s *s
 	if sameStatus(config.Status, updated.Status) {
 		return nil
 	}
-	stored, err := r.store(ctx, updated)
+	stored, err := r.store(ctx, config, updated)
 	if stored {
 		r.tell(ctx, config, updated)
 	}
 	return err
 }
 
-// store applies the status. If the stored one has more than that, because a user or an earlier operator wrote it, store
-// removes the rest. written says whether the status was written.
-func (r *Reconciler) store(ctx context.Context, config *v1alpha1.KVMConfig) (written bool, err error) {
-	applied, err := r.engine.ApplyStatus(ctx, key.Operator+"-"+Name, config, state.ConditionsOfOthers)
+// fieldOwner owns the status, except for the conditions of the other controllers.
+const fieldOwner = key.Operator + "-" + Name
+
+// store applies the status. If a user or another client wrote more than that, or a part of what is to go, store removes
+// it. stored says whether the status was written.
+func (r *Reconciler) store(ctx context.Context, before, config *v1alpha1.KVMConfig) (stored bool, err error) {
+	applied, err := r.engine.ApplyStatus(ctx, fieldOwner, config, state.ConditionsOfOthers)
+	if apierrors.IsInvalid(err) {
+		return r.engine.CorrectStatus(ctx, fieldOwner, before, config)
+	}
 	if err != nil || applied == nil {
 		return false, err
 	}
-	stored, corrected := applied.(*v1alpha1.KVMConfig), applied.DeepCopyObject().(*v1alpha1.KVMConfig)
-	if sameStatus(stored.Status, config.Status) {
+	there, corrected := applied.(*v1alpha1.KVMConfig), applied.DeepCopyObject().(*v1alpha1.KVMConfig)
+	if sameStatus(there.Status, config.Status) {
 		return true, nil
 	}
 	corrected.Status = config.Status
-	return r.engine.CorrectStatus(ctx, stored, corrected)
+	_, err = r.engine.CorrectStatus(ctx, fieldOwner, there, corrected)
+	return true, err
 }

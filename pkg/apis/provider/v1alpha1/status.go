@@ -215,7 +215,7 @@ type LegacyNode struct {
 	// Version is the operator version that created the Node.
 	//
 	// +optional
-	Version string `json:"version,omitempty"`
+	Version string `json:"version"`
 }
 
 // LegacyResource is never written.
