@@ -15,7 +15,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/apply"
 )
 
-// TestTheDeleterRemovesItsCondition: when it has nothing to report, its condition goes, whichever field owner wrote it,
+// TestTheDeleterRemovesItsCondition: when it has nothing to report, its condition goes, also one of another field owner,
 // and the cluster is Ready.
 func TestTheDeleterRemovesItsCondition(t *testing.T) {
 	t.Parallel()

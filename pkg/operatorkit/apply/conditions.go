@@ -50,7 +50,7 @@ func (e *Engine) SetConditionsAs(ctx context.Context, owner string, object clien
 	return e.ofExisting(ctx, "set the conditions of", kind.Kind+" "+client.ObjectKeyFromObject(object).String(), err)
 }
 
-// DropCondition removes the condition of a type from those of an object, whichever field owners it has. It fails when the
+// DropCondition removes the condition of a type from those of an object, regardless of its field owners. It fails when the
 // object has changed since it was read, and does nothing when it is gone.
 func (e *Engine) DropCondition(ctx context.Context, owner string, object client.Object, conditions []metav1.Condition, name string) error {
 	kind, err := apiutil.GVKForObject(object, e.client.Scheme())

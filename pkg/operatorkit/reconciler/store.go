@@ -12,8 +12,8 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/chain"
 )
 
-// ConditionWriter writes a condition by server-side apply with the named field owner, and removes one whichever owners it
-// has.
+// ConditionWriter writes a condition by server-side apply with the named field owner, and removes one regardless of its
+// field owners.
 type ConditionWriter interface {
 	SetConditionsAs(ctx context.Context, owner string, object client.Object, conditions ...metav1.Condition) error
 	DropCondition(ctx context.Context, owner string, object client.Object, conditions []metav1.Condition, name string) error
