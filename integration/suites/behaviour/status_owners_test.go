@@ -50,7 +50,7 @@ func TestConditionsHaveOneFieldOwner(t *testing.T) {
 // that the operator changes and removes later.
 func TestAStatusOfAnotherClientIsTakenOver(t *testing.T) {
 	t.Parallel()
-	config := fixture.MakeCluster("fld2").Label(shard, "nobody").Workers(2).Obj()
+	config := fixture.MakeCluster("fld2").Label(shard, "none").Workers(2).Obj()
 	create(t, config)
 	restored := theLab.Current(t, config)
 	restored.Status.Nodes = []v1alpha1.NodeStatus{{ID: "w1aaa", Role: key.RoleWorker, Phase: "Pending"}}

@@ -30,7 +30,7 @@ const reasonContested = "Contested"
 type contest struct {
 	hash        string
 	corrections int
-	// Until until, the object is left as it is, because of err.
+	// Before until, the object is not changed, because of err.
 	until time.Time
 	err   error
 }
