@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -276,13 +277,16 @@ func newMute(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// newClosed returns an address without a listener.
+// newClosed returns an address without a listener. The test keeps the port, so that no other test listens there.
 func newClosed(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	must(t, err)
-	must(t, listener.Close())
-	return listener.Addr().String()
+	t.Cleanup(func() { must(t, unix.Close(fd)) })
+	must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	bound, err := unix.Getsockname(fd)
+	must(t, err)
+	return fmt.Sprintf("127.0.0.1:%d", bound.(*unix.SockaddrInet4).Port)
 }
 
 func quiet() *stdlog.Logger { return stdlog.New(io.Discard, "", 0) }
