@@ -97,6 +97,11 @@ func (r *Recorder) Reads() []Request { return r.pick(func(q Request) bool { retu
 // Writes returns the requests that were writes.
 func (r *Recorder) Writes() []Request { return r.pick(Request.Write) }
 
+// Statuses returns the writes of a status.
+func (r *Recorder) Statuses() []Request {
+	return r.pick(func(q Request) bool { return q.Write() && strings.HasSuffix(q.Path, "/status") })
+}
+
 // Of returns the requests that concern a cluster: its path or the body of a POST contains the cluster's id, which must
 // not be part of another word.
 func (r *Recorder) Of(id string) []Request {

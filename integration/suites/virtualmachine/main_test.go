@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	var err error
-	theLab, err = lab.Start(context.Background(), managementcluster.Options{ControllerManager: true, Scheduler: true, Kwok: true})
+	theLab, err = lab.Start(context.Background(), managementcluster.Options{ControllerManager: true, Scheduler: true, Kwok: true, Audit: true})
 	if err == nil {
 		_, err = theLab.AddNodes(context.Background(), 2, nil)
 	}
