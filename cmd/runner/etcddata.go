@@ -11,7 +11,7 @@ import (
 func newEtcdData() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "etcd-data",
-		Short: "Rename and remove the data of a master that has left its cluster; what the Jobs of status.retired run",
+		Short: "Rename and remove the data of a master that was removed from its cluster; what the Jobs of status.retired run",
 	}
 	c.AddCommand(
 		newRetired("rename", "Rename the directory of a master's data, so that no machine starts with it",

@@ -79,7 +79,7 @@ func nameVariables(fs *pflag.FlagSet, variables map[string]string) {
 func register(fs *pflag.FlagSet) {
 	t := keeper.DefaultTimeouts
 	fs.String("acceleration", "auto", "auto, kvm or tcg; auto is kvm where a canary guest proves that it works")
-	fs.Bool("nested-virtualization", false, "let the guest run virtual machines of its own on KVM")
+	fs.Bool("nested-virtualization", false, "let the guest run its own virtual machines on KVM")
 	fs.Int("api-port", 0, "port of a master's API server for /readyz; 0 disables the check")
 	fs.String("boot-data", "", "file with boot data: base64 of gzip of an Ignition config")
 	fs.Duration("boot-timeout", t.Boot, "how long the guest may take until it writes to a disk or sends a packet before its machine is reset; 0 never resets it")

@@ -22,7 +22,7 @@ func newMachine() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "machine",
 		Aliases: []string{"machines"},
-		Short:   "Create, start, look at and delete machines",
+		Short:   "Create, start, inspect and delete machines",
 		Example: `  smolvm machine create web --image=nginx:1.27-alpine --port=8080:80 --network
   smolvm machine start web
   smolvm machine exec web -- cat /etc/os-release

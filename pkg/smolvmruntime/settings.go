@@ -139,7 +139,7 @@ func (s *Settings) validateAuth() (errs []error) {
 		return errs
 	}
 	if s.TokenFile == "" {
-		return append(errs, errors.New("clients cannot be told apart: set --token-file, SMOLVM_RUNTIME_TOKEN or --controller-service-account, or --insecure-no-auth to let everyone in"))
+		return append(errs, errors.New("the runtime cannot distinguish clients: set --token-file, SMOLVM_RUNTIME_TOKEN or --controller-service-account, or --insecure-no-auth to let everyone in"))
 	}
 	token, err := readToken(s.TokenFile)
 	switch {

@@ -194,7 +194,7 @@ func QuotaExceeded(message string) (string, bool) {
 
 // failing are the words of KubeVirt for guests that do not start, and what they mean.
 var failing = map[kubevirtv1.VirtualMachinePrintableStatus]string{
-	kubevirtv1.VirtualMachineStatusCrashLoopBackOff: "the guest ends again and again; look at its console",
+	kubevirtv1.VirtualMachineStatusCrashLoopBackOff: "the guest ends repeatedly; look at its console",
 	kubevirtv1.VirtualMachineStatusErrImagePull:     "the image of a disk cannot be pulled",
 	kubevirtv1.VirtualMachineStatusImagePullBackOff: "the image of a disk cannot be pulled",
 	kubevirtv1.VirtualMachineStatusDataVolumeError:  "a DataVolume of the VirtualMachine failed",

@@ -59,7 +59,7 @@ var apiServerItems = []item{
 	{"1.2.19", "files of the audit log of 100 MB", met, "`--audit-log-maxsize=100`", flagIsAtLeast("kube-apiserver", "audit-log-maxsize", 100)},
 	{"1.2.20", "an appropriate `--request-timeout`", met, "the default of a minute; not set", flagIsUnset("kube-apiserver", "request-timeout")},
 	{"1.2.21", "tokens of removed service accounts are refused", met, "the default of `--service-account-lookup`; not set", flagIsUnset("kube-apiserver", "service-account-lookup")},
-	{"1.2.22", "a key of its own for tokens", met, "`--service-account-key-file`", all(flagsAreSet("kube-apiserver", "service-account-key-file"), differ("kube-apiserver", "service-account-signing-key-file", "tls-private-key-file"))},
+	{"1.2.22", "a separate key for tokens", met, "`--service-account-key-file`", all(flagsAreSet("kube-apiserver", "service-account-key-file"), differ("kube-apiserver", "service-account-signing-key-file", "tls-private-key-file"))},
 	{"1.2.23", "a client certificate for etcd", met, "`--etcd-certfile`, `--etcd-keyfile`", flagsAreSet("kube-apiserver", "etcd-certfile", "etcd-keyfile")},
 	{"1.2.24", "a serving certificate", met, "`--tls-cert-file`, `--tls-private-key-file`", flagsAreSet("kube-apiserver", "tls-cert-file", "tls-private-key-file")},
 	{"1.2.25", "an authority of clients", met, "`--client-ca-file`", flagsAreSet("kube-apiserver", "client-ca-file")},
@@ -92,7 +92,7 @@ var etcdItems = []item{
 	{"2.4", "certificates among members", met, "`--peer-cert-file`, `--peer-key-file`", flagsAreSet("etcd", "peer-cert-file", "peer-key-file")},
 	{"2.5", "members show certificates", met, "`--peer-client-cert-auth=true`", flagIs("etcd", "peer-client-cert-auth", "true")},
 	{"2.6", "none that members make themselves", met, "`--peer-auto-tls` is not set", flagIsUnset("etcd", "peer-auto-tls")},
-	{"2.7", "an authority of its own", met, "`--trusted-ca-file` holds the authority `etcd-ca`, which signs for nothing else", ownAuthorityOfEtcd},
+	{"2.7", "a separate CA", met, "`--trusted-ca-file` holds the authority `etcd-ca`, which signs for nothing else", ownAuthorityOfEtcd},
 }
 
 var userItems = []item{

@@ -38,7 +38,7 @@ var proxyItems = []item{
 
 const (
 	byUsers   = "roles of users: yours. No role of an add-on has it"
-	byLabels  = "the API server warns who makes such a pod, and notes it in the audit log, unless its namespace is `kube-system` or has labels of its own. It refuses such pods where the namespace has the label `pod-security.kubernetes.io/enforce: baseline`"
+	byLabels  = "the API server warns who makes such a pod, and notes it in the audit log, unless its namespace is `kube-system` or has its own labels. It refuses such pods where the namespace has the label `pod-security.kubernetes.io/enforce: baseline`"
 	byLabels2 = "the API server refuses such pods where the namespace has the label `pod-security.kubernetes.io/enforce: restricted`"
 )
 
@@ -47,7 +47,7 @@ var rightsItems = []item{
 	{"5.1.2", "few may read Secrets", met, byUsers, noRoleMay("secrets", "get", "list", "watch")},
 	{"5.1.3", "no wildcards in roles", met, byUsers, noWildcards},
 	{"5.1.4", "few may create pods", met, byUsers, noRoleMay("pods", "create")},
-	{"5.1.5", "default service accounts are not used", met, "each add-on has an account of its own", eachAddon(ownAccount)},
+	{"5.1.5", "default service accounts are not used", met, "each add-on has its own account", eachAddon(ownAccount)},
 	{"5.1.6", "tokens are mounted where needed only", met, "kube-proxy, flannel and CoreDNS all ask the API server", addonsThatAsk("kube-flannel/kube-flannel-ds", "kube-system/coredns", "kube-system/kube-proxy")},
 	{"5.1.7", "no use of the group system:masters", notMet, "the operator's own certificate is of this group: it makes the first bindings. No person's certificate is, and no node has it", nil},
 	{"5.1.8", "few may bind, impersonate, escalate", met, byUsers, noRoleUses("bind", "impersonate", "escalate")},

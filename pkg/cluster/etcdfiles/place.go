@@ -54,7 +54,7 @@ func (p Placement) Place(ctx context.Context) (err error) {
 	}
 	store, err := Find(p.Volume, p.DiskSize > 0)
 	if err != nil {
-		return fmt.Errorf("looking at etcd's data: %w", err)
+		return fmt.Errorf("checking etcd's data: %w", err)
 	}
 	if store.Device {
 		return ErrDevice

@@ -30,7 +30,7 @@ func FetchImage(ctx context.Context, source osimage.Source, log *slog.Logger) ke
 	local, err := fetch(ctx, source, log, func(text string) { log.Info(text) })
 	switch {
 	case ctx.Err() != nil:
-		err = errors.Join(errors.New("getting the image "+source.Image.Name+": told to stop"), local.Release())
+		err = errors.Join(errors.New("getting the image "+source.Image.Name+": asked to stop"), local.Release())
 	case err == nil:
 		err = local.Release()
 	}
@@ -47,7 +47,7 @@ func FetchImage(ctx context.Context, source osimage.Source, log *slog.Logger) ke
 func (p *preparation) getImage(ctx context.Context) (err error) {
 	p.image, err = fetch(ctx, p.settings.Source, p.log, p.Tell)
 	if errors.Is(err, syscall.EROFS) {
-		p.Tell("getting an image of its own: " + p.settings.Images + " is read-only and lacks it")
+		p.Tell("getting its own image: " + p.settings.Images + " is read-only and lacks it")
 		own := p.settings.Source
 		own.Images = p.settings.ownImages()
 		p.image, err = fetch(ctx, own, p.log, p.Tell)

@@ -63,7 +63,7 @@ func (p *preparation) run(ctx context.Context) error {
 	err := p.Do(ctx,
 		keeper.Step{What: "reading boot data", Do: p.readBootData},
 		keeper.Step{What: "locking disks", Do: p.lockDisks},
-		keeper.Step{What: "looking at etcd's data", Do: p.findEtcd},
+		keeper.Step{What: "checking etcd's data", Do: p.findEtcd},
 		keeper.Step{What: "getting back the pod's network", Do: p.repairNetwork},
 		keeper.Step{What: "getting the image " + p.settings.Image.Name, Do: p.getImage},
 		keeper.Step{What: "choosing the accelerator", Do: p.chooseAccelerator},

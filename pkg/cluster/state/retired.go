@@ -163,7 +163,7 @@ func (s *Cluster) whyNot(do, name, host string, job *batchv1.Job) string {
 	if failure := Failure(job); failure != nil {
 		return fmt.Sprintf("Job %[1]s failed (%[2]s): see kubectl --namespace=%[3]s logs job/%[1]s; delete the Job to try again", name, failure.Reason, s.Namespace())
 	}
-	return fmt.Sprintf("Job %s is to %s the data on host %s; if that host is gone for good, remove this entry: kubectl edit kvmconfig %s --namespace=%s --subresource=status",
+	return fmt.Sprintf("Job %s is to %s the data on host %s; if that host is gone permanently, remove this entry: kubectl edit kvmconfig %s --namespace=%s --subresource=status",
 		name, do, host, s.Config.Name, s.Config.Namespace)
 }
 

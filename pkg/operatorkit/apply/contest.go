@@ -56,7 +56,7 @@ func (e *Engine) count(in *intent, what, who string) {
 	c.hash, c.corrections = in.hash, c.corrections+1
 	if c.corrections >= maxCorrections {
 		c.until, c.err = now.Add(contestPause), problem.Newf(reasonContested,
-			"%s is %s by another client%s each time that the operator has put it right, so it is put right once a minute only; have that client leave it alone",
+			"%s is %s by another client%s each time that the operator has corrected it, so the operator corrects it once a minute only; have that client leave it alone",
 			in.ref, what, who)
 	}
 	e.contests.Put(in.key, c, now, contestPeriod)

@@ -34,7 +34,7 @@ func TestAnotherControllerThatNeverStopsIsTold(t *testing.T) {
 	}
 	n, err := writes(25)
 	p, ok := problem.As(err)
-	want := b.in(`ConfigMap NS/a is changed by another client (field manager "another") each time that the operator has put it right, so it is put right once a minute only; have that client leave it alone`)
+	want := b.in(`ConfigMap NS/a is changed by another client (field manager "another") each time that the operator has corrected it, so the operator corrects it once a minute only; have that client leave it alone`)
 	if n != 10 || !ok || p.Reason != "Contested" || p.Message != want {
 		t.Fatalf("%d writes, then %v", n, err)
 	}

@@ -45,7 +45,7 @@ func (i *Instance) routes(mux *http.ServeMux) {
 	})
 }
 
-var errStopped = errors.New("the machine was told to stop")
+var errStopped = errors.New("the machine was asked to stop")
 
 func (i *Instance) serveExec(w http.ResponseWriter, r *http.Request) {
 	var request execRequest

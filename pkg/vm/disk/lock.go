@@ -135,7 +135,7 @@ func lockFile(path, name string) (*os.File, error) {
 		}
 		_ = file.Close()
 	}
-	return nil, fmt.Errorf("%s is replaced again and again", name)
+	return nil, fmt.Errorf("%s is replaced repeatedly", name)
 }
 
 // openLockFile trusts nothing that already exists: a guest that shares the directory may have put a link to a file of

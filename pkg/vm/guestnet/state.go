@@ -15,7 +15,7 @@ import (
 
 // ErrLost says that the pod's network was taken over by an earlier runner whose state file is missing or is that of
 // another namespace. The pod's original configuration is unknown, and only a new pod helps.
-var ErrLost = errors.New("taken over already, by a runner that has left no state")
+var ErrLost = errors.New("taken over already, by a runner that left no state")
 
 // markPrefix begins the alias of an interface that is taken over.
 const markPrefix = "kvm-operator guestnet "

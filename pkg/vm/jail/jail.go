@@ -105,7 +105,7 @@ func (j Jail) enter(command *exec.Cmd) error {
 	switch err := j.changeRoot(command.Path); {
 	case errors.Is(err, errNoNamespace):
 		groups = groupsOf(kvmDevice)
-		j.say("QEMU has no root directory of its own: the runner may not make a mount namespace (it takes CAP_SYS_ADMIN)")
+		j.say("QEMU does not have its own root directory: the runner may not make a mount namespace (it takes CAP_SYS_ADMIN)")
 	case err != nil:
 		return err
 	default:

@@ -125,7 +125,7 @@ func (k *Keeper) terminate(g *guest) End {
 			if _, guest := g.wentDown(); !guest || g.err != nil {
 				return endOfItself(g)
 			}
-			return End{Reason: ReasonPoweredDown, Message: fmt.Sprintf("the guest shut down %s after it was told to", time.Since(begin).Round(time.Millisecond))}
+			return End{Reason: ReasonPoweredDown, Message: fmt.Sprintf("the guest shut down %s after it was asked to", time.Since(begin).Round(time.Millisecond))}
 		}
 		return k.ignored("QEMU quit")
 	}

@@ -123,6 +123,6 @@ func (p *preparation) setMemory(ctx context.Context, monitor *qmp.Client) {
 		return
 	}
 	if err := monitor.SetBalloon(ctx, p.live.CurrentRAM); err != nil {
-		p.log.Error("The guest could not be told how much memory it has", "error", err)
+		p.log.Error("The runner could not tell the guest how much memory it has", "error", err)
 	}
 }

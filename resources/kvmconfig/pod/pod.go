@@ -76,7 +76,7 @@ func wait(d drain.Decision) chain.Outcome { return chain.Wait(string(d.Reason), 
 // confirm records that the release of a master is confirmed before its runner is told. A host that shuts down does not
 // wait, and its kubelet changes the pod at the same time, so there the record does not depend on what was seen.
 func (h handler) confirm(ctx context.Context, s *drain.State, d drain.Decision) error {
-	said, write := drain.Held(drain.Releasing, "etcd does not need this master for quorum; the runner is told to power the machine down"), h.drainer.ReportAsSeen
+	said, write := drain.Held(drain.Releasing, "etcd does not need this master for quorum; the operator asks the runner to power the machine down"), h.drainer.ReportAsSeen
 	if d.IgnoresQuorum(s.Machine) {
 		said.Message, write = d.Message, h.drainer.Report
 	}
@@ -114,7 +114,7 @@ func (h handler) release(ctx context.Context, s *drain.State, d drain.Decision) 
 	said.Status = corev1.ConditionTrue
 	if err != nil {
 		said = drain.Held(drain.ReleaseFailed,
-			fmt.Sprintf("%s; the runner cannot be told to power the machine down: %s", d.Message, text.Steady(err.Error())))
+			fmt.Sprintf("%s; asking the runner to power the machine down failed: %s", d.Message, text.Steady(err.Error())))
 	}
 	return errors.Join(err, h.drainer.Report(ctx, s, said))
 }

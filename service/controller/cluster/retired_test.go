@@ -406,7 +406,7 @@ func TestWhyLeftDataStays(t *testing.T) {
 			leaver{known: true, pod: key.EtcdHostPath("ab1cd", left.EtcdMark, comesAndGoes), retired: []v1alpha1.RetiredData{left}},
 			nil, state.RetiredLeft, "the machine of the master still exists",
 		},
-		"nothing is there": {leaver{known: true, retired: []v1alpha1.RetiredData{left}}, nil, state.RetiredRenaming, "is to rename the data on host host-1; if that host is gone for good"},
+		"nothing is there": {leaver{known: true, retired: []v1alpha1.RetiredData{left}}, nil, state.RetiredRenaming, "is to rename the data on host host-1; if that host is gone permanently"},
 		"its Job was given up": {
 			leaver{known: true, retired: []v1alpha1.RetiredData{renaming}},
 			&batchv1.JobCondition{Type: batchv1.JobFailed, Status: corev1.ConditionTrue, Reason: "BackoffLimitExceeded"},

@@ -26,7 +26,7 @@ func main() {
 	flag.StringVar(&in.name, "name", "", "name of the image, with registry and tag")
 	flag.StringVar(&in.title, "title", "", "title of the image, for a label")
 	flag.StringVar(&in.version, "version", "", "version of the runner, for a label")
-	flag.StringVar(&in.runner, "runner", "", "the runner's program, for a layer of its own; empty if a layer has it")
+	flag.StringVar(&in.runner, "runner", "", "the runner's program, for a separate layer; empty if a layer has it")
 	flag.StringVar(&in.command, "command", "runner", "the command of kvm-operator that the image runs")
 	flag.StringVar(&in.user, "user", "", "the user and group that the image runs as, such as 1000:1000; empty for root")
 	flag.StringVar(&in.out, "o", "", "archive to write")

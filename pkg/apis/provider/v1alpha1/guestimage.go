@@ -19,7 +19,7 @@ type GuestImage struct {
 	RootFS *ImageFile `json:"rootFS,omitempty"`
 
 	// KernelArguments are appended to the kernel's command line: at most 64, without control characters, with at most 1536
-	// characters together. Linux cuts the command line off after 2047 characters, and the operator adds arguments of its own.
+	// characters together. Linux cuts the command line off after 2047 characters, and the operator adds its own arguments.
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64

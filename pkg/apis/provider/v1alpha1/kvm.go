@@ -72,7 +72,7 @@ type KVM struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="size(self) < 2 || self.all(p, p.name != \"\")",message="must give every port a name when there are several"
-	// +kubebuilder:validation:XValidation:rule="self.all(p, p.nodePort == 0 || self.exists_one(q, q.nodePort == p.nodePort))",message="must not use a nodePort twice; give every port a nodePort of its own"
+	// +kubebuilder:validation:XValidation:rule="self.all(p, p.nodePort == 0 || self.exists_one(q, q.nodePort == p.nodePort))",message="must not use a nodePort twice; give every port its own nodePort"
 	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.targetPort == p.targetPort))",message="must not use a targetPort twice because it is the Service's port as well; remove one of the mappings"
 	PortMappings []PortMapping `json:"portMappings,omitempty"`
 

@@ -44,7 +44,7 @@ type Machine struct {
 	// +listType=map
 	// +listMapKey=mountTag
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:XValidation:rule="self.all(v, self.exists_one(w, w.hostPath == v.hostPath))",message="must not use a hostPath twice in a machine; give every volume a path of its own"
+	// +kubebuilder:validation:XValidation:rule="self.all(v, self.exists_one(w, w.hostPath == v.hostPath))",message="must not use a hostPath twice in a machine; give every volume its own path"
 	HostVolumes []HostVolume `json:"hostVolumes,omitempty"`
 }
 

@@ -100,7 +100,7 @@ var rejectedCluster = map[string]rejection{
 	},
 	"one ID for a master and a worker": {
 		change: "spec: {cluster: {workers: [{id: m1}]}}",
-		want:   "spec.cluster.workers: Invalid value: must not repeat the ID of a master; give every node an ID of its own",
+		want:   "spec.cluster.workers: Invalid value: must not repeat the ID of a master; give every node its own ID",
 	},
 	"a pod network with its prefix length in the wrong field": {
 		change: "spec: {cluster: {calico: {subnet: 192.168.0.0/16}}}",

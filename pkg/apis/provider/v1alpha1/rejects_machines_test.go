@@ -124,7 +124,7 @@ var rejectedMachines = map[string]rejection{
 	},
 	"one host path twice": {
 		change: "spec: {kvm: {workers: [{cpus: 2, memory: 4G, hostVolumes: [{mountTag: data1, hostPath: /data}, {mountTag: data2, hostPath: /data}]}]}}",
-		want:   "spec.kvm.workers[0].hostVolumes: Invalid value: must not use a hostPath twice in a machine; give every volume a path of its own",
+		want:   "spec.kvm.workers[0].hostVolumes: Invalid value: must not use a hostPath twice in a machine; give every volume its own path",
 	},
 	"a relative host path": {
 		change: "spec: {kvm: {workers: [{cpus: 2, memory: 4G, hostVolumes: [{mountTag: data1, hostPath: data1}]}]}}",
@@ -232,7 +232,7 @@ var rejectedMachines = map[string]rejection{
 	},
 	"one node port twice": {
 		change: "spec: {kvm: {portMappings: [{name: http, nodePort: 30010, targetPort: 80}, {name: https, nodePort: 30010, targetPort: 443}]}}",
-		want:   "spec.kvm.portMappings: Invalid value: must not use a nodePort twice; give every port a nodePort of its own",
+		want:   "spec.kvm.portMappings: Invalid value: must not use a nodePort twice; give every port its own nodePort",
 	},
 	"one target port twice": {
 		change: "spec: {kvm: {portMappings: [{name: http, nodePort: 30010, targetPort: 80}, {name: https, nodePort: 30011, targetPort: 80}]}}",

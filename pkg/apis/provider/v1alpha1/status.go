@@ -68,7 +68,7 @@ type NodeStatus struct {
 	Host string `json:"host,omitempty"`
 
 	// EtcdHost is the host with the etcd data of this master, if storageType is hostPath. The master runs only there. If the
-	// host and its data are lost for good, replace the master by one with another id.
+	// host and its data are lost permanently, replace the master by one with another id.
 	EtcdHost string `json:"etcdHost,omitempty"`
 	// EtcdMark is the name of the directory with the data on that host, which no other cluster can know:
 	// /home/core/volumes/<cluster id>/<mark>/k8s-master-<id>. Clusters that started with a version without marks have none,
@@ -102,7 +102,7 @@ type NodeStatus struct {
 	Console string `json:"console,omitempty"`
 }
 
-// RetiredData is a directory of a host with the etcd data of a master that has left the spec.
+// RetiredData is a directory of a host with the etcd data of a master that was removed from the spec.
 type RetiredData struct {
 	// ID of the master.
 	//
@@ -128,7 +128,7 @@ type RetiredData struct {
 	// +kubebuilder:validation:Enum=Left;Renaming;Kept
 	Phase string `json:"phase"`
 
-	// Since is when the master left the spec.
+	// Since is when the master was removed from the spec.
 	//
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time like 2006-01-02T15:04:05Z"
 	Since metav1.Time `json:"since"`

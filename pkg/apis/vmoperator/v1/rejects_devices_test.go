@@ -127,7 +127,7 @@ var rejectedDevices = map[string]rejection{
 	},
 	"a bootindex twice": {
 		change: `spec: {vm: {disks: [{cdrom: {image: ""}, bootindex: 1}, {cdrom: {image: a}, bootindex: 1}]}}`,
-		want:   "spec.vm.disks: Invalid value: must not have a bootindex twice; give every disk a bootindex of its own, or leave it out",
+		want:   "spec.vm.disks: Invalid value: must not have a bootindex twice; give every disk its own bootindex, or leave it out",
 	},
 	"a negative bootindex": {
 		change: `spec: {vm: {disks: [{cdrom: {image: ""}, bootindex: -1}]}}`,
@@ -135,7 +135,7 @@ var rejectedDevices = map[string]rejection{
 	},
 	"a disk name twice": {
 		change: "spec: {vm: {disks: [" + repeat("{volumeClaimTemplate: {metadata: {name: a}, spec: {resources: {requests: {storage: 1Gi}}}}}", 2) + "]}}",
-		want:   "spec.vm.disks: Invalid value: must not have two disks of one name; give every disk a name of its own",
+		want:   "spec.vm.disks: Invalid value: must not have two disks of one name; give every disk its own name",
 	},
 	"a disk name in upper case": {
 		change: "spec: {vm: {disks: [{volumeClaimTemplate: {metadata: {name: A}, spec: {resources: {requests: {storage: 1Gi}}}}}]}}",

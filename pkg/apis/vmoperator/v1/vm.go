@@ -181,8 +181,8 @@ type VM struct {
 	//
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
-	// +kubebuilder:validation:XValidation:rule="self.all(d, d.?volumeClaimTemplate.?metadata.?name.orValue('') == '' || self.exists_one(e, e.?volumeClaimTemplate.?metadata.?name.orValue('') == d.volumeClaimTemplate.metadata.name))",message="must not have two disks of one name; give every disk a name of its own"
-	// +kubebuilder:validation:XValidation:rule="self.all(d, !has(d.bootindex) || self.exists_one(e, e.?bootindex.orValue(-1) == d.bootindex))",message="must not have a bootindex twice; give every disk a bootindex of its own, or leave it out"
+	// +kubebuilder:validation:XValidation:rule="self.all(d, d.?volumeClaimTemplate.?metadata.?name.orValue('') == '' || self.exists_one(e, e.?volumeClaimTemplate.?metadata.?name.orValue('') == d.volumeClaimTemplate.metadata.name))",message="must not have two disks of one name; give every disk its own name"
+	// +kubebuilder:validation:XValidation:rule="self.all(d, !has(d.bootindex) || self.exists_one(e, e.?bootindex.orValue(-1) == d.bootindex))",message="must not have a bootindex twice; give every disk its own bootindex, or leave it out"
 	// +kubebuilder:validation:XValidation:rule="self.filter(d, has(d.cdrom)).size() <= 6",message="must not have more than 6 CD drives, because the machine has no more ports for them; remove some"
 	Disks []Disk `json:"disks,omitempty"`
 

@@ -40,6 +40,6 @@ func main() {
 		klog.ErrorS(err, "flanneld ends")
 		klog.FlushAndExit(klog.ExitFlushTimeout, 1)
 	}
-	klog.InfoS("flanneld ends because it was told to")
+	klog.InfoS("flanneld ends because it was asked to")
 	klog.Flush()
 }
