@@ -254,7 +254,7 @@ func TestHandlersCannotWrite(t *testing.T) {
 		asked = append(asked, interfaceMethods(p)...)
 	}
 	if handlers == 0 {
-		t.Error("there are no handlers to look at")
+		t.Error("there are no handlers to check")
 	}
 	slices.Sort(asked)
 	expectRequests(t, strings.Join(asked, "\n")+"\n")

@@ -134,7 +134,7 @@ type calls struct {
 	// methods by the names of their types.
 	bodies  map[string]declaration
 	methods map[string][]*types.Func
-	// reached are the names of the functions, variables and types that the code mentions, and open those to be looked at.
+	// reached are the names of the functions, variables and types that the code mentions, and open those to be checked.
 	reached map[string]bool
 	open    []string
 	faults  []string
@@ -192,7 +192,7 @@ func receiver(f *types.Func) string {
 	return ""
 }
 
-// walk looks at everything that was reached, and at what that reaches.
+// walk checks everything that was reached, and what that reaches.
 func (c *calls) walk() {
 	called := slices.Clone(byLanguage) // the names of methods
 	for len(c.open) > 0 {

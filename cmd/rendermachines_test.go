@@ -54,7 +54,7 @@ func TestMachinesOfKubeVirtAreRendered(t *testing.T) {
 		"without what it names":       {buildAgent, nil, nil, "Machine default/build-agent: NetworkConfiguration default/lan not found; create it, or change spec.networks; key userdata of Secret default/boot not found; create it, or change spec.cloudInit"},
 		"no default class among some": {buildAgent + ofBuildAgent + standard, nil, all[:1], "Machine default/build-agent: disk root names no StorageClass and the cluster has no default one; set the disk's storageClass, or the annotation storageclass.kubernetes.io/is-default-class on a class"},
 		"an unknown template":         {strings.Replace(buildAgent, "medium", "huge", 1) + ofBuildAgent, nil, all[:1], `Machine default/build-agent: template "huge" is unknown; there are small, medium, large`},
-		"with an address of its own":  {strings.Replace(buildAgent, "networkName: lan", "networkName: lan, macAddress: 52:54:00:aa:00:01", 1) + ofBuildAgent, nil, all, ""},
+		"with its own address":        {strings.Replace(buildAgent, "networkName: lan", "networkName: lan, macAddress: 52:54:00:aa:00:01", 1) + ofBuildAgent, nil, all, ""},
 		"compared with a cluster":     {buildAgent, []string{"--diff"}, nil, "--diff cannot compare Machines and NetworkConfigurations; leave it out, or leave them out"},
 	} {
 		out, failure := run(t, test.stdin, append([]string{"render", "-f", "-"}, test.args...)...)

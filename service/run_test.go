@@ -11,7 +11,7 @@ import (
 )
 
 // TestStopsWhileTheAPIServerIsNotThere checks that the service ends before the caches are filled, and that nothing of it
-// stays busy. controller-runtime's manager loops without end if its context ends earlier than the caches are filled.
+// stays busy. controller-runtime's manager loops endlessly if its context ends earlier than the caches are filled.
 func TestStopsWhileTheAPIServerIsNotThere(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s, err := New(ctx, Config{REST: &rest.Config{Host: "http://127.0.0.1:1"}, Selector: labels.Everything()})

@@ -107,7 +107,7 @@ const unlimited = -1
 const shutdownTimeout = 20 * time.Second
 
 // controllers process clusters and pods in the order in which they were queued. With priorities, objects that exist
-// when the operator starts would wait as long as others change: a node pod of a quiet cluster without end.
+// when the operator starts would wait as long as others change: a node pod of a quiet cluster forever.
 var controllers = config.Controller{SkipNameValidation: ptr.To(true), UsePriorityQueue: ptr.To(false)}
 
 // Service is the operator ready to run.

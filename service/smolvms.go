@@ -39,7 +39,7 @@ type SmolVMs struct {
 // definitionsOfSmolVMs are the names of the definitions that the controller of SmolVMs needs.
 var definitionsOfSmolVMs = []string{"smolvms." + smolvmv1alpha1.GroupVersion.Group, "smolvmnodes." + smolvmv1alpha1.GroupVersion.Group}
 
-// addSmolVMs adds the controller of SmolVMs as soon as their definitions exist, with a cache of its own.
+// addSmolVMs adds the controller of SmolVMs as soon as their definitions exist, with its own cache.
 func (s *Service) addSmolVMs(c Config) error {
 	if c.SmolVMs == nil {
 		return nil

@@ -138,7 +138,7 @@ func TestTheCacheSurvivesObjectsThatCannotBeDecoded(t *testing.T) {
 				}
 			}
 			if len(server.asked) > 3 {
-				t.Errorf("it asks again and again: %v", server.asked)
+				t.Errorf("it keeps asking: %v", server.asked)
 			}
 		})
 	}

@@ -25,7 +25,7 @@ import (
 const definitionLook = time.Second
 
 // addVirtualMachines adds the controller of VirtualMachines as soon as their definition exists. Clusters do not wait for
-// it, because an upgrade of the chart does not apply new definitions. The controller has a cache of its own,
+// it, because an upgrade of the chart does not apply new definitions. The controller has its own cache,
 // because its objects have the labels of VM-Operator, and it follows none that belong to clusters.
 func (s *Service) addVirtualMachines(c Config) error {
 	if c.VirtualMachines == nil {

@@ -184,7 +184,7 @@ func flags() *pflag.FlagSet {
 	return fs
 }
 
-// known reports whether the runner reads a variable. ROLE is for people who look at a pod.
+// known reports whether the runner reads a variable. ROLE is for people who inspect a pod.
 func known(name string) bool {
 	for _, variable := range variables {
 		if variable == name {

@@ -36,7 +36,7 @@ func (d *demo) follow(ctx context.Context, done func(observation) bool) error {
 		}
 		select {
 		case <-ctx.Done():
-			// The API server may be unreachable for a while. Only the last read error matters.
+			// The API server may be unreachable for some time. Only the last read error matters.
 			return errors.Join(context.Cause(ctx), err)
 		case <-ticker.C:
 		}

@@ -55,7 +55,7 @@ func upMachines(ctx context.Context, s state, timeout time.Duration, exit bool) 
 	if err := d.work(ctx, timeout); err != nil {
 		return d.explain(ctx, err)
 	}
-	d.say("done: Machines were made, looked at, stopped, started and deleted")
+	d.say("done: Machines were created, inspected, stopped, started and deleted")
 	if exit {
 		d.say("to keep the others and try more: make demo-machines KEEP=1")
 		return nil

@@ -218,11 +218,11 @@ func TestKindsComeAndGo(t *testing.T) {
 		o.do(remove(t.Context(), made.Attachments))
 		o.state(late.Absent)
 		if o.changes.Load() == changes {
-			t.Error("the end of the session was not told")
+			t.Error("the end of the session was not reported")
 		}
 	}
 	if got := o.late.count("first"); got > 3 {
-		t.Errorf("an object of the first session was told %d times", got)
+		t.Errorf("an object of the first session was reported %d times", got)
 	}
 }
 

@@ -54,7 +54,7 @@ type Agent struct {
 	settings *Settings
 	log      *slog.Logger
 	now      func() time.Time
-	// look is the time between two looks at smolvm, and sweep between two looks for orphans.
+	// look is the time between two checks of smolvm, and sweep between two searches for orphans.
 	look, sweep time.Duration
 
 	client     client.Client
@@ -67,12 +67,12 @@ type Agent struct {
 	watcher    *watcher
 	sweeper    *sweeper
 
-	// ownerMu guards owner, which is looked at while the agent runs and when it ends.
+	// ownerMu guards owner, which is checked while the agent runs and when it ends.
 	ownerMu sync.Mutex
 	owner   *owner
 }
 
-// lookInterval is the time between two looks at smolvm.
+// lookInterval is the time between two checks of smolvm.
 const lookInterval = 5 * time.Second
 
 // New returns an agent with valid settings. What smolvm writes goes to output.
@@ -172,7 +172,7 @@ func (a *Agent) listen(ctx context.Context) (listener, metrics net.Listener, err
 	return listener, metrics, nil
 }
 
-// every calls a function at once and then again and again, until the context ends.
+// every calls a function at once, and repeats that until the context ends.
 func every(ctx context.Context, interval time.Duration, do func(context.Context)) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()

@@ -82,7 +82,7 @@ func selfSigned(node, ip string, now time.Time) (*pair, []byte, error) {
 	return made, text, err
 }
 
-// commonName returns as much of a name as fits (RFC 5280, ub-common-name). Clients look at the alternative names.
+// commonName returns as much of a name as fits (RFC 5280, ub-common-name). Clients check the alternative names.
 func commonName(node string) string { return node[:min(len(node), 64)] }
 
 // addressesOf returns the addresses that the certificate is for.

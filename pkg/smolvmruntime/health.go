@@ -97,13 +97,13 @@ const (
 	kvmDevice = "/dev/kvm"
 )
 
-// prober looks at smolvm and the node.
+// prober checks smolvm and the node.
 type prober struct {
 	smolvm *api.Client
 	state  string
 	// emulation allows machines without KVM.
 	emulation bool
-	// device looks at KVM for a smolvm that does not say whether it works.
+	// device checks KVM for a smolvm that does not say whether it works.
 	device func() error
 	// reason says why smolvm does not run; empty if it does, or if that is not known.
 	reason func() string

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// sweepInterval is the time between two looks at the machines.
+	// sweepInterval is the time between two checks of the machines.
 	sweepInterval = 5 * time.Minute
 	// orphanGrace is how long a machine must have been an orphan before it is deleted.
 	orphanGrace = 10 * time.Minute

@@ -68,7 +68,7 @@ type nodeAPI struct {
 	told  atomic.Pointer[told]
 	// complaints bounds how often the log says that tokens cannot be checked: strangers can cause that.
 	complaints rate.Sometimes
-	// draining is set when machines are powered down for good.
+	// draining is set when machines are powered down permanently.
 	draining atomic.Bool
 }
 

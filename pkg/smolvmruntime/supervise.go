@@ -17,7 +17,7 @@ import (
 	"unicode"
 )
 
-// supervisor keeps a child running: smolvm. Machines are not the child's to end: they are in sessions of their own, so
+// supervisor keeps a child running: smolvm. Machines are not the child's to end: they are in their own sessions, so
 // signals go to the child alone and never to its group.
 type supervisor struct {
 	command []string

@@ -37,7 +37,7 @@ func child(kind string) int {
 		fmt.Println("pid", os.Getpid())
 		time.Sleep(time.Hour)
 	case "machine":
-		// As smolvm's keepers: in a session of its own.
+		// As smolvm's keepers: in its own session.
 		machine := exec.Command("sleep", "600")
 		machine.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		if err := machine.Start(); err != nil {
@@ -146,8 +146,8 @@ func TestTheReasonOfAnEnd(t *testing.T) {
 			s, _, _ := supervise(t, kind, func(s *supervisor) {
 				s.started = func() { mu.Lock(); starts++; mu.Unlock() }
 			})
-			eventually(t, "it is started again and again", func() bool { mu.Lock(); defer mu.Unlock(); return starts >= 3 })
-			eventually(t, "the reason is told", func() bool { return s.Reason() == want })
+			eventually(t, "it is started repeatedly", func() bool { mu.Lock(); defer mu.Unlock(); return starts >= 3 })
+			eventually(t, "the reason is reported", func() bool { return s.Reason() == want })
 		})
 	}
 	t.Run("killed", func(t *testing.T) {
@@ -155,11 +155,11 @@ func TestTheReasonOfAnEnd(t *testing.T) {
 		if err := syscall.Kill(output.pid(t, "pid"), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the reason is told", func() bool { return s.Reason() == `smolvm was ended by the signal "killed"` })
+		eventually(t, "the reason is reported", func() bool { return s.Reason() == `smolvm was ended by the signal "killed"` })
 	})
 	t.Run("missing", func(t *testing.T) {
 		s, _, _ := supervise(t, "", func(s *supervisor) { s.command = []string{"/does/not/exist"} })
-		eventually(t, "the reason is told", func() bool { return strings.Contains(s.Reason(), "smolvm does not start: ") })
+		eventually(t, "the reason is reported", func() bool { return strings.Contains(s.Reason(), "smolvm does not start: ") })
 	})
 }
 
@@ -241,7 +241,7 @@ func childAgent(socket string) int {
 	return 0
 }
 
-// TestTheReasonStaysUntilSmolvmAnswers: a child that ends again and again does not change the condition each time.
+// TestTheReasonStaysUntilSmolvmAnswers: a child that ends repeatedly does not change the condition each time.
 func TestTheReasonStaysUntilSmolvmAnswers(t *testing.T) {
 	s := newSupervisor([]string{"smolvm"}, io.Discard, quiet)
 	s.set(0, "smolvm ended by itself")

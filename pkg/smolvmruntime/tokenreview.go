@@ -94,7 +94,7 @@ func (r *reviewer) Authenticate(ctx context.Context, token string) (bool, error)
 }
 
 // mayAsk reports whether an unknown token of an address may be reviewed. An address that a right token came from before has
-// a reserve of its own, since its client gets new tokens from time to time: others cannot use that up.
+// its own reserve, since its client gets new tokens from time to time: others cannot use that up.
 func (r *reviewer) mayAsk(from string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

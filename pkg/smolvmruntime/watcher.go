@@ -16,7 +16,7 @@ import (
 // nodeInterval is the time between two reads of the Node, whose labels are copied.
 const nodeInterval = 20 * time.Second
 
-// watcher looks at smolvm and the node, tells the node API what it sees, and reports it.
+// watcher checks smolvm and the node, tells the node API what it sees, and reports it.
 type watcher struct {
 	agent    *Agent
 	port     int32

@@ -146,7 +146,7 @@ func (s *State) Growths() []Growth {
 	return list
 }
 
-// Growing returns, for each claim that was told to become larger and is not yet, what it waits for.
+// Growing returns, for each claim whose request was raised and that is not larger yet, what it waits for.
 func (s *State) Growing() []string {
 	var waits []string
 	for _, d := range s.Disks {

@@ -44,7 +44,7 @@ func (s *State) AfterShutdown() Next {
 }
 
 // answerWithin is how long after its start a parked runner is replaced. It starts the guest by itself after 30 seconds
-// (vmrunner.ParkedFor), and a guest that has just begun to boot does not notice that it is told to shut down.
+// (vmrunner.ParkedFor), and a guest that has just begun to boot does not notice that it is asked to shut down.
 const answerWithin = 20 * time.Second
 
 // restartsSoon returns whether a parked runner is about to start the guest by itself.

@@ -116,7 +116,7 @@ const (
 	ReasonDisplayLocked     = "DisplayLocked"
 )
 
-// problems are the parts of which a runner reports problems, in the order in which they are told.
+// problems are the parts of which a runner reports problems, in the order in which the operator reports them.
 var problems = []struct{ part, field, reason string }{
 	{vmconfig.PartCPUs, "vm.currentCpus", ReasonCPUsNotAdjusted},
 	{vmconfig.PartRAM, "vm.currentRam", ReasonMemoryNotAdjusted},

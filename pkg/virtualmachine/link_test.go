@@ -153,7 +153,7 @@ func TestUnadjusted(t *testing.T) {
 	}
 }
 
-// TestRunnerOf: only a container that runs in a pod that stays is linked with, each under an identity of its own.
+// TestRunnerOf: only a container that runs in a pod that stays is linked with, each under its own identity.
 func TestRunnerOf(t *testing.T) {
 	pod := runningPod(t, sized(nil))
 	first, ok := RunnerOf(pod, sized(nil).Name)

@@ -204,7 +204,7 @@ var badInputs = map[string]struct {
 		results: fails(vitistack.HandlerStorage, request("create", "PersistentVolumeClaim ci/agent-root", apierrors.NewInternalError(errNothing))),
 		want:    shown{"Pending", "False/Pending", "-", pvcPending, configured}, message: "create PersistentVolumeClaim ci/agent-root: the API server answers InternalError",
 	},
-	"a guest that ends again and again": {
+	"a guest that ends repeatedly": {
 		results:  results(nil),
 		observed: vitistack.Observation{Created: true, Printable: kubevirtv1.VirtualMachineStatusCrashLoopBackOff, RunStrategy: kubevirtv1.RunStrategyAlways},
 		want:     shown{"Failed", "False/VMFailed", vmFailed, pvcPending, configured},

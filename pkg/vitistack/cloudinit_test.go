@@ -121,7 +121,7 @@ func TestBootDataOutlivesItsSource(t *testing.T) {
 		"no VirtualMachine":              {func(o *vitistack.Observed, _ *kubevirtv1.Volume) { o.VM = nil }, missing},
 		"one that is not known":          {func(o *vitistack.Observed, _ *kubevirtv1.Volume) { o.KubeVirt = vitistack.Unknown }, missing},
 		"one without template":           {func(o *vitistack.Observed, _ *kubevirtv1.Volume) { o.VM.Spec.Template = nil }, missing},
-		"one with data of its own": {func(_ *vitistack.Observed, v *kubevirtv1.Volume) {
+		"one with its own data": {func(_ *vitistack.Observed, v *kubevirtv1.Volume) {
 			v.CloudInitNoCloud = &kubevirtv1.CloudInitNoCloudSource{UserData: "u"}
 		}, missing},
 		"one with another Secret":            {func(_ *vitistack.Observed, v *kubevirtv1.Volume) { v.CloudInitNoCloud.UserDataSecretRef.Name = "boot" }, missing},

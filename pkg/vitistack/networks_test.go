@@ -42,7 +42,7 @@ func TestNetworks(t *testing.T) {
 		"none: the network of pods":             {attachedTo(), nil, []string{"default virtio "}, nil, nil},
 		"one that is the network of pods":       {attachedTo("lan"), []*v1alpha1.NetworkConfiguration{network("lan", "", 0)}, []string{"eth0 virtio "}, nil, nil},
 		"a bridge that is ready":                {attachedTo("lan"), []*v1alpha1.NetworkConfiguration{network("lan", "br1", 0, ready("True", 2))}, []string{"eth0 virtio lan"}, nil, nil},
-		"a VLAN, not looked at yet":             {attachedTo("lan"), []*v1alpha1.NetworkConfiguration{network("lan", "", 7)}, []string{"eth0 virtio lan"}, nil, []string{"lan"}},
+		"a VLAN, not reconciled yet":            {attachedTo("lan"), []*v1alpha1.NetworkConfiguration{network("lan", "", 7)}, []string{"eth0 virtio lan"}, nil, []string{"lan"}},
 		"ready before it was changed":           {attachedTo("lan"), []*v1alpha1.NetworkConfiguration{network("lan", "br1", 0, ready("True", 1))}, []string{"eth0 virtio lan"}, nil, []string{"lan"}},
 		"failed":                                {attachedTo("lan"), []*v1alpha1.NetworkConfiguration{network("lan", "br1", 0, ready("False", 2))}, []string{"eth0 virtio lan"}, []string{failed}, nil},
 		"failed before it was changed":          {attachedTo("lan"), []*v1alpha1.NetworkConfiguration{network("lan", "br1", 0, ready("False", 1))}, []string{"eth0 virtio lan"}, nil, []string{"lan"}},

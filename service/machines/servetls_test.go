@@ -79,7 +79,7 @@ func (p pair) mount(t *testing.T, directory string) {
 	must(os.Symlink("..data/tls.key", filepath.Join(directory, "tls.key")))
 }
 
-// scrape reads metrics with a client that trusts one certificate alone, over a connection of its own.
+// scrape reads metrics with a client that trusts one certificate alone, over its own connection.
 func (p pair) scrape(ctx context.Context, address string, most uint16) (string, error) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(p.certificate)

@@ -37,7 +37,7 @@ type Config struct {
 	REST *rest.Config
 	// Settings are the settings for Machines.
 	Settings vitistack.Settings
-	// Interval is how often each Machine is looked at without an event; 0 means 30 seconds. Workers is how many are at a
+	// Interval is how often each Machine is reconciled without an event; 0 means 30 seconds. Workers is how many are at a
 	// time; 0 means 5.
 	Interval time.Duration
 	Workers  int

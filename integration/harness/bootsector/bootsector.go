@@ -22,7 +22,7 @@ const (
 // chunk is how much the guest writes at a time, from as far on its disk.
 const chunk = 32 << 10
 
-// Filled is what the guest says when it was told to fill a disk of this size and has written all of it: the order, each
+// Filled is what the guest says when it was ordered to fill a disk of this size and has written all of it: the order, each
 // chunk, and the end.
 func Filled(size int64) string { return strings.Repeat(FillDisk, 1+int((size-chunk)/chunk)) + "E" }
 

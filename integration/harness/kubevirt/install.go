@@ -22,7 +22,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/integration/harness/poll"
 )
 
-// The kinds of objects that are installed in steps of their own.
+// The kinds of objects that are installed in their own steps.
 const (
 	definitionKind = "CustomResourceDefinition"
 	serviceKind    = "APIService"

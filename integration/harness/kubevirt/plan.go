@@ -46,7 +46,7 @@ func (h *Handler) ReleaseAddresses(machine types.NamespacedName) {
 }
 
 // SetAddresses makes guests of a virtual machine report these addresses on one network. Without addresses, they report
-// the ones that they would report by themselves.
+// the ones that they would report otherwise.
 func (h *Handler) SetAddresses(machine types.NamespacedName, network string, addresses ...string) {
 	h.change(machine, func(p *plan) { p.addresses[network] = addresses })
 }
@@ -91,7 +91,7 @@ func (h *Handler) SetPhase(ctx context.Context, machine types.NamespacedName, to
 	return h.update(ctx, machine, func(r *report) { r.enter(to) }, from...)
 }
 
-// change changes the plan of a virtual machine and lets the workers look at its instance.
+// change changes the plan of a virtual machine and lets the workers reconcile its instance.
 func (h *Handler) change(machine types.NamespacedName, change func(*plan)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

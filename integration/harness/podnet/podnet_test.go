@@ -21,11 +21,11 @@ import (
 
 func TestPodsReachTheirHostAndEachOther(t *testing.T) {
 	cases := map[string]podnet.PodOptions{
-		"on the bridge":                             {IPv6: true},
-		"on the bridge without gateway":             {IPv6: true, NoGateway: true},
-		"on a bridge that sends frames back":        {IPv6: true, Hairpin: true},
-		"each on a link of its own":                 {IPv6: true, PointToPoint: true},
-		"each on a link of its own, with small MTU": {IPv6: true, PointToPoint: true, MTU: 1400},
+		"on the bridge":                        {IPv6: true},
+		"on the bridge without gateway":        {IPv6: true, NoGateway: true},
+		"on a bridge that sends frames back":   {IPv6: true, Hairpin: true},
+		"each on its own link":                 {IPv6: true, PointToPoint: true},
+		"each on its own link, with small MTU": {IPv6: true, PointToPoint: true, MTU: 1400},
 	}
 	for name, options := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -58,7 +58,7 @@ func plugIn(number, pid int) error {
 	return addRoute(podNetwork(number).String(), nodeAddress(number))
 }
 
-// unplug reverses plugIn. When a namespace ends, the kernel does this only after a while.
+// unplug reverses plugIn. When a namespace ends, the kernel does this only after some time.
 func unplug(number int) error {
 	link, err := netlink.LinkByName(nodeName(number))
 	if errors.As(err, new(netlink.LinkNotFoundError)) {

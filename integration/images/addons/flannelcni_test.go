@@ -94,7 +94,7 @@ func TestFlannelPluginPassesTheSubnetOn(t *testing.T) {
 			want: `{"cniVersion": "1.0.0", "name": "cbr0", "type": "bridge", "isGateway": true, "ipMasq": true, "mtu": 1450,
 				"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.1.0/24"}]], "routes": [{"dst": "10.244.0.0/16"}]}}`,
 		},
-		"of both families, to another plugin that is told more": {
+		"of both families, to another plugin that gets more settings": {
 			subnet: subnetFile + "FLANNEL_IPV6_NETWORK=fd00:244::/48\nFLANNEL_IPV6_SUBNET=fd00:244:0:1::1/64\n", other: "ptp",
 			config: `{"cniVersion": "1.0.0", "delegate": {"type": "ptp", "mtu": 1300, "ipMasq": true}, "runtimeConfig": {"a": "b"},
 				"ipam": {"dataDir": "/run/ipam", "routes": [{"dst": "0.0.0.0/0"}]}}`,

@@ -200,7 +200,7 @@ func TestTheImageIsNamedForContainerd(t *testing.T) {
 		annotations := p.built(t).Annotations
 		repository, tag, _ := strings.Cut(annotations["io.containerd.image.name"], ":")
 		if repository != p.repository || tag == "" || tag != annotations["org.opencontainers.image.ref.name"] {
-			t.Errorf("containerd is told the name %q by %v", repository+":"+tag, annotations)
+			t.Errorf("containerd gets the name %q from %v", repository+":"+tag, annotations)
 		}
 	})
 }

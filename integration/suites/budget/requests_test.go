@@ -78,7 +78,7 @@ func TestRestartWith50ConvergedClustersCostsNothing(t *testing.T) {
 	second := theLab.Run(t, func(c *service.Config) { c.Selector = selector; c.ListenAddress = "" })
 	lab.Eventually(t, lab.Timeout, func() error {
 		if n := passes(t) - before; n < clusters {
-			return fmt.Errorf("%d of %d clusters were looked at", n, clusters)
+			return fmt.Errorf("%d of %d clusters were reconciled", n, clusters)
 		}
 		return nil
 	})

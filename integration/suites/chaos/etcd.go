@@ -116,7 +116,7 @@ func (c *life) replaceMaster(ctx context.Context) error {
 	})
 }
 
-// freeze stops some members of etcd for a while, sometimes a majority of them, and then there is no leader.
+// freeze stops some members of etcd for some time, sometimes a majority of them, and then there is no leader.
 func (c *life) freeze(ctx context.Context) error {
 	if !hasEtcd(c.id) {
 		return nil
@@ -124,7 +124,7 @@ func (c *life) freeze(ctx context.Context) error {
 	thaw := c.world.machines.Freeze(c.id, func(node string) bool {
 		frozen := c.random.IntN(2) == 0
 		if frozen {
-			c.say("the etcd member of %s hangs for a while", node)
+			c.say("the etcd member of %s hangs for some time", node)
 		}
 		return frozen
 	})

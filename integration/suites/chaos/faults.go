@@ -23,7 +23,7 @@ const (
 	Errors Fault = "errors"
 	// Gone: no request is answered, and watches end.
 	Gone Fault = "gone"
-	// Slow: every request takes a while.
+	// Slow: every request takes some time.
 	Slow Fault = "slow"
 	// Late: watches lag behind, as after a switch to an API server that lags.
 	Late Fault = "late"

@@ -48,7 +48,7 @@ type judge struct {
 	uses, renames map[string]string
 	// indexes are the node indexes of each cluster, by name and UID of its KVMConfig.
 	indexes map[string]map[string]int32
-	// ran are the pods whose machines have run, and released those whose runners were told, by namespace and name.
+	// ran are the pods whose machines have run, and released those whose runners were asked to power down, by namespace and name.
 	ran, released map[string]bool
 	// ready are the addresses of current and former Ready pods by namespace, with the end of their readiness or zero.
 	ready map[string]map[string]time.Time
@@ -151,7 +151,7 @@ func (j *judge) checkPod(object any, gone bool) {
 	several, placing := len(j.machines[node]) > 1, len(j.machines[node]) > 0 && len(j.placing[pod.Namespace]) > 0
 	j.mu.Unlock()
 	if held {
-		j.suspected("%s/%s is gone, and its runner was never told to power the machine down: grace period %d, host %q, %+v",
+		j.suspected("%s/%s is gone, and its runner was never asked to power the machine down: grace period %d, host %q, %+v",
 			pod.Namespace, pod.Name, ptr.Deref(pod.DeletionGracePeriodSeconds, -1), pod.Spec.NodeName, pod.Status)
 	}
 	if several {
@@ -184,8 +184,8 @@ func (j *judge) recordReadiness(pod *corev1.Pod, gone bool) {
 // justBound is how long after its binding a pod may lose its grace period to a deletion that began before.
 const justBound = 10 * time.Second
 
-// goesHeld reports that a pod is gone whose machine ran and whose runner was not told. The API server drops the grace
-// period of a pod without a host, even if the pod is bound while the deletion is retried. Such a pod counts as told.
+// goesHeld reports that a pod is gone whose machine ran and whose runner was not asked. The API server drops the grace
+// period of a pod without a host, even if the pod is bound while the deletion is retried. Such a pod counts as asked.
 func (j *judge) goesHeld(pod *corev1.Pod, gone bool) bool {
 	name := pod.Namespace + "/" + pod.Name
 	if ptr.Deref(pod.DeletionGracePeriodSeconds, -1) == 0 && (!j.ran[name] || pod.DeletionTimestamp.Sub(boundAt(pod)) < justBound) {
@@ -265,7 +265,7 @@ func (j *judge) checkSlice(ctx context.Context, object any, gone bool) {
 	}()
 }
 
-// unready returns the addresses in a slice of pods that had not been Ready for a while when it was written.
+// unready returns the addresses in a slice of pods that had not been Ready for some time when it was written.
 func (j *judge) unready(slice *discoveryv1.EndpointSlice, written time.Time) []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()

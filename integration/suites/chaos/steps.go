@@ -43,7 +43,7 @@ var steps = []step{
 	{"a kubelet hangs", (*life).hang},
 	{"unhealthy nodes are to be replaced", (*life).remediate},
 	{"the workload cluster is cut off", (*life).partition},
-	{"pods must not be evicted for a while", (*life).block},
+	{"pods must not be evicted for some time", (*life).block},
 	{"another client deletes an object of the cluster", (*life).drift},
 	{"a snapshot is restored", (*life).restore},
 	{"the CAs are rotated", (*life).rotate},
@@ -105,7 +105,7 @@ func (c *life) forAWhile(ctx context.Context, do, undo func(*v1alpha1.KVMConfig)
 func (c *life) some(d time.Duration) time.Duration { return time.Duration(c.random.Int64N(int64(d))) }
 
 func (c *life) pauseRollout(ctx context.Context) error {
-	c.say("the rollout is paused for a while")
+	c.say("the rollout is paused for some time")
 	return c.forAWhile(ctx,
 		func(config *v1alpha1.KVMConfig) {
 			config.Spec.Rollout = &v1alpha1.Rollout{MaxUnavailable: 2, Paused: true}
@@ -114,7 +114,7 @@ func (c *life) pauseRollout(ctx context.Context) error {
 }
 
 func (c *life) pauseAll(ctx context.Context) error {
-	c.say("the cluster is paused for a while")
+	c.say("the cluster is paused for some time")
 	return c.forAWhile(ctx,
 		func(config *v1alpha1.KVMConfig) {
 			metav1.SetMetaDataAnnotation(&config.ObjectMeta, key.AnnotationPaused, "true")
@@ -181,7 +181,7 @@ func (c *life) hangOne(ctx context.Context, role string, wait func(*corev1.Pod))
 	if pod == nil {
 		return err
 	}
-	c.say("the kubelet of pod %s hangs for a while", pod.Name)
+	c.say("the kubelet of pod %s hangs for some time", pod.Name)
 	c.world.simulator.hang(pod)
 	wait(pod)
 	c.world.simulator.wake(pod)
@@ -217,7 +217,7 @@ func (c *life) remediate(ctx context.Context) error {
 }
 
 func (c *life) partition(ctx context.Context) error {
-	c.say("the workload cluster is cut off for a while")
+	c.say("the workload cluster is cut off for some time")
 	c.cutAt(time.Now())
 	c.line.Cut()
 	pause(ctx, c.some(7*time.Second))
@@ -229,7 +229,7 @@ func (c *life) partition(ctx context.Context) error {
 }
 
 func (c *life) block(ctx context.Context) error {
-	c.say("pods must not be evicted for a while")
+	c.say("pods must not be evicted for some time")
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: c.id},
 		Spec: policyv1.PodDisruptionBudgetSpec{

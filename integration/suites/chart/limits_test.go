@@ -53,14 +53,14 @@ func TestLimitsAreKeptByTheAPIServer(t *testing.T) {
 			w := &s.KVM.Workers[0]
 			w.CPUs, w.Memory, w.Disk = 20-s.KVM.Masters[0].CPUs, "8Gi", 40
 		})},
-		"a node too many":     {fixture.MakeCluster("small").Workers(3).Obj(), "the cluster has 4 nodes; 3 are allowed here"},
-		"CPUs too many":       {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Workers[0].CPUs = 21 - s.KVM.Masters[0].CPUs }), "have 21 CPUs together; 20 are allowed here"},
-		"too much memory":     {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Masters[0].Memory = "9G" }), "more memory than 8Gi"},
-		"a large disk":        {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Workers[0].Disk = 40.5 }), "a disk of more than 40 GB"},
-		"the default disk":    {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Workers[0].Disk = 0 }), "without a size it has 50 GB"},
-		"a large old disk":    {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Workers[0].DockerVolumeSizeGB = 41 }), "a disk of more than 40 GB"},
-		"a drain without end": {small(drain(0)), "spec.drain.timeout: must be more than 0s"},
-		"a drain for hours":   {small(drain(2*time.Hour + time.Second)), "at most 2h"},
+		"a node too many":   {fixture.MakeCluster("small").Workers(3).Obj(), "the cluster has 4 nodes; 3 are allowed here"},
+		"CPUs too many":     {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Workers[0].CPUs = 21 - s.KVM.Masters[0].CPUs }), "have 21 CPUs together; 20 are allowed here"},
+		"too much memory":   {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Masters[0].Memory = "9G" }), "more memory than 8Gi"},
+		"a large disk":      {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Workers[0].Disk = 40.5 }), "a disk of more than 40 GB"},
+		"the default disk":  {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Workers[0].Disk = 0 }), "without a size it has 50 GB"},
+		"a large old disk":  {small(func(s *v1alpha1.KVMConfigSpec) { s.KVM.Workers[0].DockerVolumeSizeGB = 41 }), "a disk of more than 40 GB"},
+		"an endless drain":  {small(drain(0)), "spec.drain.timeout: must be more than 0s"},
+		"a drain for hours": {small(drain(2*time.Hour + time.Second)), "at most 2h"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := i.Client.Create(t.Context(), test.config, client.DryRunAll)

@@ -17,13 +17,13 @@ const (
 )
 
 var rowsOfServer = map[string]row{
-	"the health is told": {method: get, path: "/health", status: 200,
+	"the health is reported": {method: get, path: "/health", status: 200,
 		check: has(map[string]any{"status": "ok", "version": nil, "machines": nil, "uptime_seconds": nil})},
-	"the server is ready":     {method: get, path: "/readyz", status: 200},
-	"the capacity is told":    {method: get, path: "/capacity", status: 200, check: has(map[string]any{"allocated_cpus": nil, "allocated_memory_mb": nil, "used_cpus": nil, "used_memory_mb": nil, "used_disk_gb": nil, "boot_id": nil})},
-	"metrics count requests":  {method: get, path: "/metrics", status: 200, says: []string{"smolvm_api_requests_total"}},
-	"the API is described":    {method: get, path: "/api-docs/openapi.json", status: 200, says: []string{"openapi", `"/api/v1/machines"`}},
-	"machines can be drained": {method: post, path: "/drain", status: 200},
+	"the server is ready":      {method: get, path: "/readyz", status: 200},
+	"the capacity is reported": {method: get, path: "/capacity", status: 200, check: has(map[string]any{"allocated_cpus": nil, "allocated_memory_mb": nil, "used_cpus": nil, "used_memory_mb": nil, "used_disk_gb": nil, "boot_id": nil})},
+	"metrics count requests":   {method: get, path: "/metrics", status: 200, says: []string{"smolvm_api_requests_total"}},
+	"the API is described":     {method: get, path: "/api-docs/openapi.json", status: 200, says: []string{"openapi", `"/api/v1/machines"`}},
+	"machines can be drained":  {method: post, path: "/drain", status: 200},
 
 	"an unknown path is 404 with nothing":              {method: get, path: "/nope", status: 404, empty: true},
 	"an unknown path of the API is 404 with nothing":   {method: get, path: "/api/v1/nope", status: 404, empty: true},
@@ -47,7 +47,7 @@ var rowsOfCreation = map[string]row{
 			"ports": []any{map[string]any{"host": 18080, "guest": 80}}, "createdAt": nil, "gpu": false, "cuda": false, "forkable": false, "forkpointHeld": false,
 		})),
 	"a machine that is not started has no process": create("", 200, "").checked(lacks("pid")),
-	"sizes of disks are told if not asked for":     create("", 200, "").checked(has(map[string]any{"storageGb": 20, "overlayGb": 10})),
+	"sizes of disks are reported if not asked for": create("", 200, "").checked(has(map[string]any{"storageGb": 20, "overlayGb": 10})),
 	"one CPU and 512 MiB are the default":          create("", 200, "").checked(has(map[string]any{"cpus": 1, "memoryMb": 512})).decided("smolvm's default is 4 CPUs and 8 GiB since 0.8.2", ours...),
 	"a bare address is a CIDR":                     create(`,"network":true,"allowedCidrs":["192.0.2.1","2001:db8::1"]`, 200, "").checked(has(map[string]any{"allowedCidrs": []string{"192.0.2.1/32", "2001:db8::1/128"}})),
 	"no destination is not all destinations":       create(`,"network":true,"allowedCidrs":[]`, 200, "").checked(has(map[string]any{"allowedCidrs": []string{}})),
@@ -108,7 +108,7 @@ var rowsOfCreation = map[string]row{
 }
 
 var rowsOfMachines = map[string]row{
-	"a machine is told":                   {method: get, path: inMachine, status: 200, check: has(map[string]any{"state": nil, "cpus": nil, "memoryMb": nil, "mounts": []any{}, "ports": []any{}, "network": false, "storageGb": 2, "overlayGb": 2})},
+	"a machine is shown":                  {method: get, path: inMachine, status: 200, check: has(map[string]any{"state": nil, "cpus": nil, "memoryMb": nil, "mounts": []any{}, "ports": []any{}, "network": false, "storageGb": 2, "overlayGb": 2})},
 	"an unknown machine is 404":           row{method: get, path: inNone, status: 404, code: api.CodeNotFound}.saying("machine 'nope' not found"),
 	"an escaped name is one name":         {method: get, path: inMachines + "/a%2Fb", status: 404, code: api.CodeNotFound},
 	"an unknown machine is not deleted":   {method: http.MethodDelete, path: inNone, status: 404, code: api.CodeNotFound},

@@ -181,7 +181,7 @@ func (g guest) awaitAnswer(port uint16) {
 // alive reports whether a process lives. The target's processes are seen from here.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	// A process that has ended stays until its parent looks: where the server has no init, that may be for good.
+	// A process that has ended stays until its parent looks: where the server has no init, it may never do so.
 	return err == nil && !bytes.Contains(stat, []byte(") Z "))
 }
 

@@ -104,7 +104,7 @@ func TestFrom(t *testing.T) {
 		}
 		for name, r := range map[string]row{
 			"a packed machine":          row{status: 200}.checked(has(map[string]any{"cpus": 2, "memoryMb": 300, "from": in("good"), "state": "created", "imageDigest": digest})).asking(in("good"), ""),
-			"with sizes of its own":     row{status: 200}.checked(has(map[string]any{"cpus": 1, "memoryMb": 128})).asking(in("good"), `,"cpus":1,"memoryMb":128`),
+			"with its own sizes":        row{status: 200}.checked(has(map[string]any{"cpus": 1, "memoryMb": 128})).asking(in("good"), `,"cpus":1,"memoryMb":128`),
 			"a machine with disks":      row{status: 400, code: api.CodeUnsupportedArtifact}.saying("mode vm", in("disks")).asking(in("disks"), ""),
 			"another architecture":      row{status: 400, code: api.CodeUnsupportedArtifact}.saying("linux/s390x").asking(in("other"), ""),
 			"a damaged file":            row{status: 400, code: api.CodeImageMalformed}.saying("its checksum is", in("damaged")).asking(in("damaged"), ""),

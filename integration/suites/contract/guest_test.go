@@ -267,7 +267,7 @@ func withoutNetwork(t *testing.T, target Target) {
 	}
 }
 
-// policy looks at what was refused, since addresses for documentation answer to no one.
+// policy checks what was refused, since addresses for documentation answer to no one.
 func policy(t *testing.T, target Target) {
 	t.Helper()
 	g := target.guest(t, func(r *api.CreateRequest) { r.Network, r.AllowedCIDRs = true, &[]string{"192.0.2.0/24"} })

@@ -26,7 +26,7 @@ type row struct {
 	empty bool
 	// says are parts of the body.
 	says []string
-	// check looks at the body further.
+	// check checks the body further.
 	check func(t *testing.T, target Target, got answer)
 	// only are the kinds of targets that are asked. Nil: all. Then why says why.
 	only []string

@@ -21,7 +21,7 @@ import (
 // slower is how many times longer than by hand a cluster from its KVMConfig may take.
 const slower = 1.25
 
-// BenchmarkFounding compares an operator that creates a cluster with a person who has all its objects at hand. That
+// BenchmarkFounding compares an operator that creates a cluster with a person who has all its objects ready. That
 // person creates Services, boot data and pods at once, applies the add-ons as soon as the API answers, and approves
 // every certificate within a second.
 func BenchmarkFounding(b *testing.B) {

@@ -129,7 +129,7 @@ func (l *life) workload(input string, arguments ...string) string {
 // everything else may.
 var unanswered = regexp.MustCompile(`Unable to connect to the server|TLS handshake timeout|i/o timeout|http2: client connection lost|connection refused|was refused`)
 
-// ask retries for a while when the API server does not answer.
+// ask retries for some time when the API server does not answer.
 func (l *life) ask(kubectl func() (string, error)) string {
 	l.t.Helper()
 	began := time.Now()

@@ -32,7 +32,7 @@ func TestFullDatabase(t *testing.T) {
 	t.Log("what was overwritten is forgotten")
 	written := c.fill(client, func(i int) string { return fmt.Sprintf("filler/%d", i) })
 	c.await(etcd.Wait, etcd.ReasonFull)
-	t.Logf("%d keys are in the way, and it is told", written)
+	t.Logf("%d keys are in the way, and the reason is reported", written)
 	_, err := client.Delete(t.Context(), "filler/", clientv3.WithPrefix())
 	must(t, err)
 	c.awaitRoom(client)

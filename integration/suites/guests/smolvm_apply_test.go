@@ -45,7 +45,7 @@ func appliedBesideTold(s *smolStage) {
 		applied := s.untilPort(func(ctx context.Context) error { return s.lab.Client.Create(ctx, s.declared("applied", comparedPort)) })
 		s.delete("applied")
 		s.gone("applied")
-		s.say(fmt.Sprintf("a port answers %.1f s after its machine was applied, and %.1f s after smolvm was told: ratio %.2f",
+		s.say(fmt.Sprintf("a port answers %.1f s after its machine was applied, and %.1f s after the requests to smolvm: ratio %.2f",
 			applied.Seconds(), told.Seconds(), applied.Seconds()/told.Seconds()))
 	}
 }

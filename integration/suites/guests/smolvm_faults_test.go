@@ -23,7 +23,7 @@ const (
 	forcedPort   = 18083
 )
 
-// TestSmolVMFaults breaks what is below SmolVMs, and looks at what users see. In all of it, no machine is made again,
+// TestSmolVMFaults breaks what is below SmolVMs, and checks what users see. In all of it, no machine is made again,
 // moves, or loses its disks without saying so, no two QEMUs have the disks of one, and everything recovers once the
 // fault ends. The parts need each other's machines.
 func TestSmolVMFaults(t *testing.T) {

@@ -66,7 +66,7 @@ func anotherCertificate(s *smolStage) {
 }
 
 // impostor: what answers at the address of the runtime has a certificate of the cluster's authority for the node, and not
-// the one that the SmolVMNode shows. It is told nothing, the token neither.
+// the one that the SmolVMNode shows. It learns nothing, the token neither.
 func impostor(s *smolStage) {
 	listener, err := s.cluster.Listen(s.t.Context(), "tcp", s.cluster.Address()+":0")
 	if err != nil {
@@ -95,11 +95,11 @@ func impostor(s *smolStage) {
 		s.is("web", v1alpha1.PhaseRunning, "Reconciled=True/Reconciled")
 	})
 	if heard.calls.Load() == 0 || heard.bytes.Load() > 0 {
-		s.t.Errorf("the impostor was called %d times, and told %d bytes", heard.calls.Load(), heard.bytes.Load())
+		s.t.Errorf("the impostor was called %d times, and got %d bytes", heard.calls.Load(), heard.bytes.Load())
 	}
 }
 
-// told is what an impostor was told after handshakes.
+// told is what an impostor got after handshakes.
 type told struct{ calls, bytes atomic.Int64 }
 
 // pretend has an impostor answer on a listener.

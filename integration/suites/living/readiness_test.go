@@ -133,7 +133,7 @@ func leavesWhenNotReady(t *testing.T, l *living) {
 	master, first, second := l.pod(t, "m0aaa"), l.pod(t, "w0aaa"), l.pod(t, "w1aaa")
 	l.report(t, first, unwell())
 	if took := l.awaitBehind(t, key.RoleWorker, second); took > prompt {
-		t.Errorf("the address of a worker that is not Ready has left after %s, want seconds", took)
+		t.Errorf("the address of a worker that is not Ready was removed after %s, want seconds", took)
 	}
 	l.report(t, master, unwell())
 	l.awaitMessage(t, "m0aaa", "NotReady: its Node is not Ready: KubeletNotReady: container runtime is down")

@@ -63,7 +63,7 @@ func costsNothing(t *testing.T, l *living, operator *lab.Operator) {
 	}
 }
 
-// settle waits until the operator has been idle for a while.
+// settle waits until the operator has been idle for some time.
 func (l *living) settle(t testing.TB, operator *lab.Operator, calm time.Duration) {
 	t.Helper()
 	last, since := -1, time.Now()

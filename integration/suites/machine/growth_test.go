@@ -90,7 +90,7 @@ func awaitResets(t *testing.T, r *noderunner.Runner, n int) {
 	})
 }
 
-// settled returns the smallest count over a while because closed connections take a moment to disappear.
+// settled returns the smallest count over some time because closed connections take a moment to disappear.
 func settled(count func() int) int {
 	least := count()
 	for range 50 {

@@ -59,7 +59,7 @@ func TestGuestImageAppliesBothHalves(t *testing.T) {
 		"the root file system on its disk":  {"cat /sys/block/$(basename $(readlink -f /dev/disk/by-id/virtio-rootfs))/size", fmt.Sprint(5 << 30 / 512)},
 		"the disks by their serial numbers": {"ls /dev/disk/by-id", "virtio-dockerfs virtio-guestos virtio-kubeletfs virtio-rootfs"},
 		"that no unit of the system failed": {"systemctl --failed --no-legend --plain | wc -l", "0"},
-		"a machine id of its own":           {"wc -c </etc/machine-id", "33"},
+		"its own machine id":                {"wc -c </etc/machine-id", "33"},
 	} {
 		number++
 		expectAnswer(t, v, number, what, expected.command, expected.want)

@@ -38,7 +38,7 @@ type cdi struct {
 
 // imported is how far an import gets.
 type imported struct {
-	// progress holds the import there, and failure has it fail again and again; it succeeds with none of them.
+	// progress holds the import there, and failure has it fail repeatedly; it succeeds with none of them.
 	progress, failure string
 }
 
@@ -118,7 +118,7 @@ func (c *cdi) planOf(dv *cdiv1.DataVolume) imported {
 	return c.plans[key(dv)]
 }
 
-// work looks at all DataVolumes once. What fails is done the next time.
+// work checks all DataVolumes once. What fails is done the next time.
 func (c *cdi) work(ctx context.Context) {
 	var all cdiv1.DataVolumeList
 	if err := api.List(ctx, &all); err != nil {

@@ -37,10 +37,10 @@ const (
 	// than a second on an idle machine.
 	patience = time.Minute
 	glance   = 100 * time.Millisecond
-	// The same for what takes KubeVirt longer, such as many Machines: a look at all of them costs the API server time, too.
+	// The same for what takes KubeVirt longer, such as many Machines: a check of all of them costs the API server time, too.
 	longPatience = 6 * time.Minute
 	longGlance   = time.Second
-	// interval is how often the operator looks at each Machine without a reason.
+	// interval is how often the operator reconciles each Machine without a reason.
 	interval = time.Second
 )
 

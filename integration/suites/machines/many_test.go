@@ -63,7 +63,7 @@ func (p *place) restart() {
 	p.operator = serve(p.T)
 	p.until(func() error {
 		if n := p.operator.passes(p.T); n < many {
-			return fmt.Errorf("%d of %d Machines were looked at", n, many)
+			return fmt.Errorf("%d of %d Machines were reconciled", n, many)
 		}
 		return nil
 	})

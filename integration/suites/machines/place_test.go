@@ -314,7 +314,7 @@ func (p *place) versions(machines []*v1alpha1.Machine) []string {
 	return all
 }
 
-// intervals waits for some intervals of the operator, in which it looks at each Machine, and returns how long that was.
+// intervals waits for some intervals of the operator, in which it reconciles each Machine, and returns how long that was.
 func (p *place) intervals(n int) time.Duration {
 	began := time.Now()
 	time.Sleep(time.Duration(n) * interval)

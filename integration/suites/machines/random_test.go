@@ -185,7 +185,7 @@ func decided(m *v1alpha1.Machine) (string, error) {
 	}
 	ready := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || m.Status.ObservedGeneration != m.Generation {
-		return "", fmt.Errorf("it is not looked at: %s", describe(m))
+		return "", fmt.Errorf("it is not reconciled: %s", describe(m))
 	}
 	if ready.Reason == v1alpha1.ReasonRunning || slices.Contains(v1alpha1.ErrorTypes(), ready.Reason) {
 		return m.Status.Phase + "/" + ready.Reason, nil

@@ -34,7 +34,7 @@ var (
 	fileSet   = regexp.MustCompile(`^fd=\d+,set=(\d+),opaque=(.*)$`)
 )
 
-// newBare returns a bare QEMU like that of a machine that runs, with disks of its own.
+// newBare returns a bare QEMU like that of a machine that runs, with its own disks.
 func newBare(b testing.TB, like int) *bare {
 	b.Helper()
 	port, err := ocifixture.FreePort()

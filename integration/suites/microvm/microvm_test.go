@@ -74,7 +74,7 @@ func exitCodes(t *testing.T, c *agentwire.Client) {
 		says    string
 	}{
 		"success":                          {[]string{"true"}, 0, ""},
-		"a code of its own":                {[]string{"sh", "-c", "exit 42"}, 42, ""},
+		"its own code":                     {[]string{"sh", "-c", "exit 42"}, 42, ""},
 		"a signal":                         {[]string{"sh", "-c", "kill -9 $$"}, 137, ""},
 		"a program that is not there":      {[]string{"nosuch"}, agentwire.ExitNotFound, `there is no program "nosuch"`},
 		"a path that is not there":         {[]string{"/bin/nosuch"}, agentwire.ExitNotFound, "no such file"},

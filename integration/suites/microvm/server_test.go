@@ -36,7 +36,7 @@ func serve(b testing.TB) *server {
 	}
 	b.Cleanup(func() { os.RemoveAll(directory) })
 	s := &server{directory: directory, asked: &asked{blobs: map[string]int{}}}
-	if err := os.Chmod(directory, 0o755); err != nil { // QEMU has a user of its own
+	if err := os.Chmod(directory, 0o755); err != nil { // QEMU has its own user
 		b.Fatal(err)
 	}
 	s.serveImages(b)

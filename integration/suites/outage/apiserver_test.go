@@ -85,7 +85,7 @@ func TestAPIServerGoesAway(t *testing.T) {
 	})
 }
 
-// outage stops the control plane for a while, as a reboot of its machine does. Of the connected clients only the
+// outage stops the control plane for some time, as a reboot of its machine does. Of the connected clients only the
 // operator keeps running, because the others' recovery from lost watches is not tested here.
 func outage(t *testing.T, operator *lab.Operator) {
 	t.Helper()

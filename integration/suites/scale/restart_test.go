@@ -16,7 +16,7 @@ import (
 
 // restart is what a start of the operator costs where all clusters are as declared.
 type restart struct {
-	// took is the time until the operator has looked at every cluster, and lists that of a client that lists what the
+	// took is the time until the operator has reconciled every cluster, and lists that of a client that lists what the
 	// operator caches, one kind after the other.
 	took, lists   time.Duration
 	writes, reads int
@@ -31,7 +31,7 @@ func timeRestart(b testing.TB, l *lab.Lab, n int) restart {
 	operator := l.Run(b)
 	for late := start.Add(timeout); looks(b)-before < uint64(n); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(late) {
-			b.Fatalf("the operator has looked at %d of %d clusters after %s", looks(b)-before, n, timeout)
+			b.Fatalf("the operator has reconciled %d of %d clusters after %s", looks(b)-before, n, timeout)
 		}
 	}
 	r.took = time.Since(start)

@@ -143,7 +143,7 @@ func createAll(b testing.TB, l *lab.Lab, prefix string, n int) []*v1alpha1.KVMCo
 }
 
 // watchComplete returns a function that waits until n clusters whose names have a prefix have all their objects: their
-// status then only waits for node pods. It watches, because listing KVMConfigs again and again costs the API server more
+// status then only waits for node pods. It watches, because listing KVMConfigs repeatedly costs the API server more
 // than the operator does, and it has listed those that exist when it returns.
 func watchComplete(b testing.TB, l *lab.Lab, prefix string) func(n int) {
 	watcher, err := client.NewWithWatch(l.RESTConfig(), client.Options{Scheme: l.Client.Scheme()})

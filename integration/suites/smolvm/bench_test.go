@@ -155,7 +155,7 @@ func oneOfMany(b testing.TB, prefix string, i, ofNodes int) *v1alpha1.SmolVM {
 }
 
 // watchRunning returns a function that waits until n SmolVMs whose names have a prefix are Running, and has nodes report
-// while it waits. It watches: listing them again and again costs the API server more than the controller does.
+// while it waits. It watches: listing them repeatedly costs the API server more than the controller does.
 func watchRunning(b testing.TB, prefix string) func(n int, report func()) {
 	b.Helper()
 	names := make(chan string)

@@ -18,7 +18,7 @@ import (
 )
 
 // TestARuntimeThatIsAwayComesBack: nothing is believed of a node that does not answer, nothing is made elsewhere, and a
-// deletion waits, unless it is told not to.
+// deletion waits, unless the user orders otherwise.
 func TestARuntimeThatIsAwayComesBack(t *testing.T) {
 	together(t)
 	n := nodesOf(t, "a", "b")[0]
@@ -59,7 +59,7 @@ func TestARuntimeThatIsAwayComesBack(t *testing.T) {
 	}
 }
 
-// TestWhatIsLostIsNotMadeAgain without being told to, whether the machine is gone or the node is another one.
+// TestWhatIsLostIsNotMadeAgain without an order, whether the machine is gone or the node is another one.
 func TestWhatIsLostIsNotMadeAgain(t *testing.T) {
 	together(t)
 	n := nodesOf(t, "a")[0]

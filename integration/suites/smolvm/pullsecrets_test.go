@@ -138,7 +138,7 @@ func requireNoSecret(t *testing.T, vm *v1alpha1.SmolVM) {
 		t.Fatal(err)
 	}
 	if strings.Contains(string(text), password) {
-		t.Error("the password is told")
+		t.Error("the password is shown")
 	}
 	if len(events.Items) == 0 {
 		t.Error("there are no events")

@@ -58,7 +58,7 @@ func measureQuiet(b testing.TB, machines int, window, interval time.Duration) {
 	b.Cleanup(func() { letAllGo(prefix) })
 	awaitRunning := watchRunning(b, prefix)
 	for i := range machines {
-		theLab.Create(b, oneOfMany(b, prefix, i, machines)) // each has a port of its own: they fill the nodes
+		theLab.Create(b, oneOfMany(b, prefix, i, machines)) // each has its own port: they fill the nodes
 	}
 	awaitRunning(machines, func() {})
 	awaitRest(b, operator)

@@ -20,7 +20,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/ownership"
 )
 
-var errNoChange = errors.New("nothing was told")
+var errNoChange = errors.New("nothing was reported")
 
 // told does something, waits until a change is reported, and returns how long both took.
 func (w *world) told(name string, do func()) time.Duration {
@@ -70,7 +70,7 @@ func TestNodesAreFollowed(t *testing.T) {
 	})
 	removed := w.told("nodes", func() { must(t, other.Delete(t.Context(), n)) })
 	await(t, soon, func() error { return present(c, n.Name, false) })
-	t.Logf("told after %s (added), %s (changed), %s (removed)", added, changed, removed)
+	t.Logf("reported after %s (added), %s (changed), %s (removed)", added, changed, removed)
 	for _, took := range []time.Duration{added, changed, removed} {
 		if took > 10*time.Second {
 			t.Errorf("a change was reported after %s, want milliseconds", took)

@@ -79,7 +79,7 @@ func TestCutConnectionIsNoLoss(t *testing.T) {
 	w.told("cut", func() { create(t, direct(t, steady), n) })
 	await(t, soon, func() error { return present(c, n.Name, true) })
 	if after, _ := c.Client(); after != before {
-		t.Error("the cluster was reconnected, although its watches would have recovered by themselves")
+		t.Error("the cluster was reconnected, although its watches would have recovered without that")
 	}
 }
 

@@ -271,7 +271,7 @@ func newMute(t *testing.T) string {
 		_ = listener.Close() // this ends the loop above
 		<-ended
 		for _, c := range open {
-			_ = c.Close() // the client has left
+			_ = c.Close() // the client has disconnected
 		}
 	})
 	return listener.Addr().String()

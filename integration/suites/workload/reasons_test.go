@@ -31,7 +31,7 @@ func TestEachTroubleHasItsReason(t *testing.T) {
 			access: accessTo(steady, newMute(t)),
 			want:   workload.State{Reason: workload.Timeout, Message: "the API server does not answer in time"},
 		},
-		"of several addresses the one that gets farthest tells": {
+		"the reason is that of the address where the attempt got furthest": {
 			access: accessTo(steady, newMute(t), newClosed(t)),
 			want:   workload.State{Reason: workload.Refused, Message: "the connection to the API server is refused"},
 		},

@@ -147,7 +147,7 @@ func TestManifestsThatCannotBeKeptAreTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := addons.Custom(params(func(p *addons.Params) { p.CNI.Manifests = test.manifests }))
 			if err == nil || !strings.Contains(err.Error(), "spec.addons.cni.manifests: ") || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got %v, want that %q is told", err, test.want)
+				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
 	}

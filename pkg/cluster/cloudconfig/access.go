@@ -13,7 +13,7 @@ const (
 	trustedCAsFile = "/etc/ssh/trusted-user-ca-keys.pem"
 )
 
-// access gives people access: users with a key of their own and, if an SSH CA is trusted, holders of its certificates.
+// access gives people access: users with their own key and, if an SSH CA is trusted, holders of its certificates.
 // No vendor's key is included.
 func access(p Params) parts {
 	sshd := asset("sshd.conf")

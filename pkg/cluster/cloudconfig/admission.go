@@ -47,7 +47,7 @@ type podSecurityExemptions struct {
 func admission() admissionConfiguration {
 	limits := eventLimits{
 		TypeMeta: metav1.TypeMeta{APIVersion: "eventratelimit.admission.k8s.io/v1alpha1", Kind: "Configuration"},
-		// A client that writes without end, a kubelet or a controller, loses events before the others do. Each of them
+		// A client that writes endlessly, a kubelet or a controller, loses events before the others do. Each of them
 		// limits itself to at most 50 per second by default.
 		Limits: []eventLimit{{Type: "User", QPS: 100, Burst: 1000}, {Type: "Server", QPS: 500, Burst: 5000}},
 	}

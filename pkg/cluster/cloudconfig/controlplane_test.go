@@ -46,7 +46,7 @@ func TestTheControlPlaneOfAMasterWorks(t *testing.T) {
 	m.eventually(t, "the controller manager leads", m.api("GET", leases+"kube-controller-manager", "", &admin, nil), 200)
 	m.eventually(t, "the scheduler leads", m.api("GET", leases+"kube-scheduler", "", &admin, nil), 200)
 	const account = "/api/v1/namespaces/default/serviceaccounts/default"
-	m.eventually(t, "controllers work, with accounts of their own", m.api("GET", account, "", &admin, nil), 200)
+	m.eventually(t, "controllers work, with their own accounts", m.api("GET", account, "", &admin, nil), 200)
 	m.eventually(t, "a Secret is stored", m.api("POST", "/api/v1/namespaces/kube-system/secrets", "", &admin, []byte(bootstrapSecret)), 201)
 	m.eventually(t, "a privileged pod is not refused", m.api("POST", "/api/v1/namespaces/default/pods", "", &admin, []byte(privilegedPod)), 201)
 	m.eventually(t, "an event is taken", m.api("POST", "/api/v1/namespaces/default/events", "", &admin, []byte(testEvent)), 201)

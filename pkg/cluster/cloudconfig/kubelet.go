@@ -233,7 +233,7 @@ func kubeletConfig(p Params) kubeletConfiguration {
 		// systemd sets them before anything starts.
 		ProtectKernelDefaults: true,
 		SeccompDefault:        true,
-		// A pod that creates processes without end exhausts its own limit, not the node's.
+		// A pod that creates processes endlessly exhausts its own limit, not the node's.
 		PodPidsLimit: 4096,
 
 		ClusterDNS:     []string{p.Cluster.Kubernetes.DNS.IP},

@@ -61,7 +61,7 @@ func refuse(t *testing.T, config string) string {
 }
 
 // TestTheKernelIsAsTheKubeletWantsIt: the kubelet does not start if one of these differs, and the expected values are
-// constants of its own.
+// its own constants.
 func TestTheKernelIsAsTheKubeletWantsIt(t *testing.T) {
 	data := mustRender(t, workerParams())
 	if !kubeletConfig(workerParams()).ProtectKernelDefaults {

@@ -45,7 +45,7 @@ const (
 	Restoring Reason = "Restoring"
 	// NotWatched means that the operator does not connect to workload clusters.
 	NotWatched Reason = "NotWatched"
-	// MasterUnreachable means that the API has not responded for a while, and that this is one of its masters.
+	// MasterUnreachable means that the API has not responded for some time, and that this is one of its masters.
 	MasterUnreachable Reason = "MasterUnreachable"
 	// NamespaceDeleted means that the masters are deleted with their namespace, and that no master returns as long as
 	// this machine stays.
@@ -65,19 +65,19 @@ const (
 	// ReleaseAnnounced announces that this master is about to be released, so that no other one is released at the same
 	// time. The announcement may be withdrawn.
 	ReleaseAnnounced Reason = "ReleaseAnnounced"
-	// Releasing means that the release of this master is confirmed, and that its runner may have been told.
+	// Releasing means that the release of this master is confirmed, and that its runner may have got the order.
 	Releasing Reason = "Releasing"
 	// HostStays means that a host that was about to shut down does not, so that the machine is held again, or runs
 	// again.
 	HostStays Reason = "HostStays"
-	// ReleaseFailed means that the machine may be shut down, and that its runner cannot be told or does not respond.
+	// ReleaseFailed means that the machine may be shut down, and that the request to its runner failed.
 	ReleaseFailed Reason = "ReleaseFailed"
 )
 
 // Machine is what is known of a node pod that is being deleted, or whose host shuts down, and of its Node.
 type Machine struct {
 	// Stopped means that no container of the pod runs or will run: it has ended, never started, or was deleted by
-	// force, which is how Kubernetes is told that a pod is gone.
+	// force, which is how people tell Kubernetes that a pod is gone.
 	Stopped bool
 	// Released is the reason why the machine was released; empty while it is held.
 	Released Reason

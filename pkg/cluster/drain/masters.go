@@ -18,7 +18,7 @@ type Master struct {
 //
 // A master is released in three steps, and each of them is recorded: its release is announced (ReleaseAnnounced); the
 // API server is asked which masters stay and, if too few do, the announcement is withdrawn; otherwise it becomes
-// confirmed (Releasing), unless the pod has changed since it was read, and the runner is told. Therefore neither two
+// confirmed (Releasing), unless the pod has changed since it was read, and the runner gets the order. Therefore neither two
 // operators, nor one with an outdated cache, nor one that crashes at any point release two masters at a time. Of two
 // releases that are confirmed, the one that read the API server last
 //   - either knew that the other pod is being deleted: then it saw the other's announcement, or goes first by its name,

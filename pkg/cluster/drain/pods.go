@@ -61,7 +61,7 @@ func counts(p corev1.Pod, now time.Time) bool {
 }
 
 // abandoned returns whether a pod was evicted or deleted, and whether its kubelet, which has not responded since a
-// time, has been unable to end it for a while.
+// time, has been unable to end it for some time.
 func abandoned(p corev1.Pod, since, now time.Time) bool {
 	if p.DeletionTimestamp == nil {
 		return false

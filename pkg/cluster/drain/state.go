@@ -43,7 +43,7 @@ const (
 // Next returns the step that a decision leads to. The release of a master on which the quorum of etcd may depend is
 // announced in one reconcile. Another reconcile decides with what the API server and etcd answer after that was
 // recorded, see Verified, and confirms the release, see CountsForQuorum. A confirmed release is repeated until the
-// runner was told, each time after it was verified again.
+// runner has got the order, each time after it was verified again.
 func Next(pod *corev1.Pod, m Machine, d Decision) Step {
 	switch {
 	case d.Finish:

@@ -11,7 +11,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/vm/disk"
 )
 
-// Retired is the directory with the data of a master that has left its cluster.
+// Retired is the directory with the data of a master that was removed from its cluster.
 type Retired struct {
 	// Directory contains the directories of masters.
 	Directory string

@@ -129,7 +129,7 @@ func (w World) Wanted() []Token {
 	return Unique(append(current, before...))
 }
 
-// Ended returns whether a pod has ended for good: its containers never run again.
+// Ended returns whether a pod has ended permanently: its containers never run again.
 func Ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }

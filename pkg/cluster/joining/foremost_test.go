@@ -39,7 +39,7 @@ func TestFloodsOfRequestsHideNone(t *testing.T) {
 		of[r.Spec.Username]++
 	}
 	if len(looked) != MostRequests || !seen["kubelet"] || !seen["joins"] || of["system:node:bad"] != mostOfNode || of["system:node:old"] != 0 {
-		t.Errorf("%d are looked at, the kubelet's: %t, the new node's: %t, of each: %v", len(looked), seen["kubelet"], seen["joins"], of)
+		t.Errorf("%d are checked, the kubelet's: %t, the new node's: %t, of each: %v", len(looked), seen["kubelet"], seen["joins"], of)
 	}
 }
 

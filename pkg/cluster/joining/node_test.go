@@ -126,6 +126,6 @@ func TestWordsOfNodesAreCut(t *testing.T) {
 	long := strings.Repeat("ü<", 1<<19)
 	node := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: "False", Reason: long, Message: long}}}}
 	if gate := joining.NodeReady(node); len(gate.Reason) > 128 || len(gate.Message) > 1<<10 {
-		t.Errorf("the pod is told a reason of %d bytes and a message of %d", len(gate.Reason), len(gate.Message))
+		t.Errorf("the pod gets a reason of %d bytes and a message of %d", len(gate.Reason), len(gate.Message))
 	}
 }

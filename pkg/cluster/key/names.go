@@ -66,7 +66,7 @@ func EtcdMarkOf(id, hostPath string) string {
 	return mark
 }
 
-// RetiredDirectory is the name that the directory of a master's data gets after the master has left, beside the old
+// RetiredDirectory is the name that the directory of a master's data gets after the master was removed, beside the old
 // one.
 func RetiredDirectory(nodeID string, left time.Time) string {
 	return "retired-" + left.UTC().Format("20060102T150405Z") + "-" + EtcdDirectory(nodeID)

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// HoldPeriod is how long a runner that is not released keeps its machine running after it was told to stop. It is
+	// HoldPeriod is how long a runner that is not released keeps its machine running after it was asked to stop. It is
 	// the longest that a drain may take: it cannot be changed for a pod later, and a change would replace every node.
 	HoldPeriod = 30 * 24 * time.Hour
 	// PowerdownPeriod is how long a released machine may take to shut down.

@@ -97,7 +97,7 @@ func (p *preparation) readBootData(context.Context) error {
 }
 
 // findEtcd inspects the volume once it is locked, because before that the machine that this one replaces may still use
-// it. Only then is it known what the guest has to be told.
+// it. Only then is it known what the guest needs to know.
 func (p *preparation) findEtcd(context.Context) error {
 	var err error
 	if p.etcd, err = etcdfiles.Find(p.settings.Etcd, p.settings.EtcdDisk > 0); err != nil {

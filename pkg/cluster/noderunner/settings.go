@@ -61,7 +61,7 @@ type Settings struct {
 	Acceleration qemu.Mode
 	// AllowEmulation allows emulation of the guest in software; otherwise a machine without KVM does not start.
 	AllowEmulation bool
-	// Nested lets the guest run virtual machines of its own.
+	// Nested lets the guest run its own virtual machines.
 	Nested bool
 	// ExtraArgs are appended to QEMU's command line.
 	ExtraArgs []string

@@ -250,7 +250,7 @@ func nodeCondition(node *corev1.Node) *corev1.NodeCondition {
 	return &node.Status.Conditions[i]
 }
 
-// isSilent reports whether the workload cluster has not heard from a kubelet for a while.
+// isSilent reports whether the workload cluster has not heard from a kubelet for some time.
 func isSilent(node *corev1.Node) bool {
 	if node == nil {
 		return false

@@ -105,11 +105,11 @@ var rules = map[string]func(view) bool{
 	"no Ready master is replaced while another is away or replaced": func(v view) bool {
 		return v.count(true, v.replacedReady) == 0 || v.count(true, v.awayAfter) == 1
 	},
-	"several masters are replaced at once only when the majority is lost for good": func(v view) bool {
+	"several masters are replaced at once only when the majority is lost permanently": func(v view) bool {
 		masters := v.count(true, func(rolling.Node) bool { return true })
 		return v.count(true, v.replaced) <= 1 || v.limits.Lost && v.count(true, away) > (masters-1)/2
 	},
-	"no master is replaced beside one that is, unless the majority is lost for good": func(v view) bool {
+	"no master is replaced beside one that is, unless the majority is lost permanently": func(v view) bool {
 		masters := v.count(true, func(rolling.Node) bool { return true })
 		return v.count(true, v.replaced) == 0 || v.count(true, v.underWay) <= 1 || v.limits.Lost && v.count(true, away) > (masters-1)/2
 	},
@@ -160,7 +160,7 @@ var rules = map[string]func(view) bool{
 	"the reason is one of the documented": func(v view) bool {
 		return slices.Contains([]string{"", "Paused", "MasterNotReady", "MastersFirst", "WorkersNotReady", "ClusterUnreachable"}, v.decision.Reason)
 	},
-	"a node that waits is told for which, unless paused or unknown": func(v view) bool {
+	"a decision to wait says for which node, unless paused or unknown": func(v view) bool {
 		told := v.decision.WaitingFor != ""
 		return (told && len(v.decision.Waiting) > 0 && !v.limits.Paused) || !told && (len(v.decision.Waiting) == 0 || v.limits.Paused || v.limits.Blind)
 	},

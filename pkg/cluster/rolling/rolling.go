@@ -49,7 +49,7 @@ type Decision struct {
 //   - Workers are replaced while fewer than MaxUnavailable of them are unavailable.
 //   - A node that is not Ready serves nothing, so replacing it loses nothing: it is replaced before its healthy peers,
 //     and waits neither for itself nor for nodes that have not been created. So an upgrade repairs a broken master.
-//   - If masters have lost their majority for good, all that are not Ready are replaced at once. Before that, masters
+//   - If masters have lost their majority permanently, all that are not Ready are replaced at once. Before that, masters
 //     that are unavailable with their old specification, for example because their host boots, are more likely to come
 //     back than ones with a specification that has never been Ready.
 //   - While the cluster does not respond, workers wait, and so do masters that seem to be Ready: one of three that is

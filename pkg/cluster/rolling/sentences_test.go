@@ -85,11 +85,11 @@ var sentences = map[string]struct {
 		nodes:   "m0 old ready, m1 old away, m2 old ready",
 		replace: "m1", waiting: "m0 m2", reason: "MasterNotReady", waitingFor: "m1",
 	},
-	"masters that have lost their majority for good are replaced at once": {
+	"masters that have lost their majority permanently are replaced at once": {
 		nodes: "m0 old away, m1 old away, m2 old ready", limits: rolling.Limits{Lost: true},
 		replace: "m0 m1", waiting: "m2", reason: "MasterNotReady", waitingFor: "m0",
 	},
-	"a replaced master is not waited for when the majority is lost for good": {
+	"a replaced master is not waited for when the majority is lost permanently": {
 		nodes: "m0 new away, m1 old away, m2 new ready", limits: rolling.Limits{Lost: true}, replace: "m1",
 	},
 	"a master that goes away while another one is replaced is not replaced": {

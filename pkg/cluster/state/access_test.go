@@ -52,7 +52,7 @@ func TestWherePeopleReachTheAPI(t *testing.T) {
 	}
 }
 
-// TestIngressWithoutAClass: without an Ingress class no Ingress is created, and a user who requests one is told so,
+// TestIngressWithoutAClass: without an Ingress class no Ingress is created, and a user who requests one learns that,
 // unless the user sets a host that leads to the API by other means.
 func TestIngressWithoutAClass(t *testing.T) {
 	for host, told := range map[string]bool{"": true, "10.0.0.1": false} {

@@ -266,7 +266,7 @@ func (n Node) Halted() bool {
 	return n.Deployment != nil && n.Deployment.Annotations[key.AnnotationEtcdHalted] != ""
 }
 
-// begun returns whether the machine of a node was told to run.
+// begun returns whether the machine of a node was ordered to run.
 func (n Node) begun() bool { return n.Deployment != nil && !n.Halted() }
 
 // Outdated returns whether the node's Deployment has another revision hash than the wanted one.

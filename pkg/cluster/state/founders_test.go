@@ -27,7 +27,7 @@ func TestFoundersStayUntilEtcdHasBegun(t *testing.T) {
 		want      []string
 		held      []string
 	}{
-		"two have left": {map[string]string{ownership.Annotation: own, key.AnnotationEtcdFounders: only + ",m8,m9", key.AnnotationEtcdFounding: "true"},
+		"two were removed": {map[string]string{ownership.Annotation: own, key.AnnotationEtcdFounders: only + ",m8,m9", key.AnnotationEtcdFounding: "true"},
 			[]string{only, "m8", "m9"}, []string{"m8", "m9"}},
 		"all have":      {map[string]string{ownership.Annotation: own, key.AnnotationEtcdFounders: "m9", key.AnnotationEtcdFounding: "true"}, []string{only, "m9"}, []string{"m9"}},
 		"none has":      {map[string]string{ownership.Annotation: own, key.AnnotationEtcdFounders: only, key.AnnotationEtcdFounding: "true"}, []string{only}, nil},
@@ -91,7 +91,7 @@ func TestWhenEtcdIsBeingFounded(t *testing.T) {
 		"older than what is written":                {written: begun, change: func(s *state.Cluster) { s.Nodes[0].EtcdHost = "host-1" }},
 		"the namespace is lost":                     {change: func(s *state.Cluster) { s.Nodes[0].EtcdHost = "host-1" }},
 		"the namespace is lost, on volumes":         {change: func(s *state.Cluster) { s.Nodes[0].EtcdClaim = "claim" }},
-		"a machine is there that has left":          {retired: 1},
+		"a machine is there that was removed":       {retired: 1},
 		"etcd has told":                             {written: founding, change: func(s *state.Cluster) { s.Etcd.Members = []etcd.Member{{ID: 1, Name: "etcd-m"}} }},
 		"a member has run":                          {written: founding, change: marked},
 		"the API server answers":                    {written: founding, change: func(s *state.Cluster) { s.Workload.Connected = true }},

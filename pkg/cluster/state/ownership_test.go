@@ -45,7 +45,7 @@ func TestWhoseTheNamespaceIs(t *testing.T) {
 		"its own":                                    {annotations: marked("1", "namespace"), want: state.HoldOwn},
 		"of a former one, without proof":             {annotations: marked("0", "namespace"), want: state.HoldForeign},
 		"of a former one, and refused":               {annotations: marked("0", "namespace"), condition: &refused, want: state.HoldForeign},
-		"of a former one, not looked at yet":         {annotations: marked("0", "namespace"), condition: &waits, want: state.HoldForeign},
+		"of a former one, not checked yet":           {annotations: marked("0", "namespace"), condition: &waits, want: state.HoldForeign},
 		"of a former one, whose Secrets are here":    {annotations: marked("0", "namespace"), beside: []corev1.Secret{beside("0")}, want: state.HoldFormer},
 		"of a former one, with Secrets of another":   {annotations: marked("0", "namespace"), beside: []corev1.Secret{beside("1"), beside("")}, want: state.HoldForeign},
 		"of a former one, the status was restored":   {annotations: marked("0", "namespace"), condition: &made, want: state.HoldFormer},

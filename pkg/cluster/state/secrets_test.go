@@ -229,7 +229,7 @@ func TestWhatMachinesCannotDoWithoutIsNotGeneratedAgain(t *testing.T) {
 			t.Errorf("%s: encryption key needed: %t; pairs (-want +got):\n%s", name, read.NeedsKey("encryption"), diff)
 		}
 		if told := errorText(read.PairsErr) + errorText(read.KeysErr); !strings.Contains(told, test.told) || (told == "") != (test.told == "") {
-			t.Errorf("%s: it is told %q, want %q", name, told, test.told)
+			t.Errorf("%s: got the error %q, want %q", name, told, test.told)
 		}
 	}
 }

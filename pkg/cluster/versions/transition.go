@@ -20,7 +20,7 @@ type InForce struct {
 	Allowed string
 }
 
-// Master is what one master's machine was told to run.
+// Master is what one master's machine was ordered to run.
 type Master struct {
 	// Name names it for the user.
 	Name string
@@ -43,7 +43,7 @@ type Verdict struct {
 }
 
 // last returns the versions in force: those accepted last. If a cluster's status is lost, they are what its masters
-// were told to run.
+// were ordered to run.
 func (f InForce) last() v1alpha1.Versions {
 	if f.Accepted != nil {
 		return *f.Accepted
@@ -106,7 +106,7 @@ func (c component) transition(f InForce, source string) (waits string, refused e
 	if !known || c.wanted == c.last || from == to || f.allows(c.name, c.wanted) {
 		return "", nil
 	}
-	// The accepted version counts only as long as no master says what it was told: a change that no master has seen may
+	// The accepted version counts only as long as no master says what it got: a change that no master has seen may
 	// be reverted.
 	lowest, highest, told := c.extent(f)
 	if !told {
@@ -130,7 +130,7 @@ func (c component) refuse(source, format string, args ...any) error {
 		slices.Concat([]any{source, c.name, c.wanted, c.last}, args, []any{key.AnnotationAllowVersion, c.name, c.wanted})...)
 }
 
-// extent returns the lowest and the highest minor version that masters were told to run, if any of them says so.
+// extent returns the lowest and the highest minor version that masters were ordered to run, if any of them says so.
 func (c component) extent(f InForce) (lowest, highest [2]int, told bool) {
 	for _, m := range f.Masters {
 		minor, ok := minorOf(c.of(m.Versions))
@@ -148,8 +148,8 @@ func (c component) extent(f InForce) (lowest, highest [2]int, told bool) {
 	return lowest, highest, told
 }
 
-// unready returns a message if a master is not Ready yet: the next minor version waits for it, because what it was told
-// to run may never have run.
+// unready returns a message if a master is not Ready yet: the next minor version waits for it, because the version
+// that it was ordered to run may never have run.
 func (f InForce) unready(c component) string {
 	var names []string
 	for _, m := range f.Masters {

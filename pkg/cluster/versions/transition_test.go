@@ -17,7 +17,7 @@ func of(kubernetes, etcd string) v1alpha1.Versions {
 	return v1alpha1.Versions{Kubernetes: kubernetes, Etcd: etcd, ContainerLinux: "4459.2.1"}
 }
 
-// masters are Ready masters m0, m1, … that were told the versions.
+// masters are Ready masters m0, m1, … that were ordered to run the versions.
 func masters(told ...v1alpha1.Versions) []versions.Master {
 	var list []versions.Master
 	for i, v := range told {
@@ -104,7 +104,7 @@ func TestTransitions(t *testing.T) {
 			spec: &v1alpha1.Versions{Kubernetes: "1.36.0"}, inForce: versions.InForce{Accepted: &old},
 			want: outcome{Versions: old, Refused: "spec.versions requests kubernetes 1.36.0, but 1.34.1 is in use" + noJump + "1.34" + permit + "kubernetes=1.36.0"},
 		},
-		"the next but one while a master has not been told the next": {
+		"the next but one while a master has not been ordered to run the next": {
 			spec: &v1alpha1.Versions{Kubernetes: "1.36.0"}, inForce: versions.InForce{Accepted: &now, Masters: masters(now, old, now)},
 			want: outcome{Versions: now, Refused: "spec.versions requests kubernetes 1.36.0, but 1.35.4 is in use" + noJump + "1.34" + permit + "kubernetes=1.36.0"},
 		},
@@ -138,7 +138,7 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// TestEveryTransition covers all pairs of supported minor versions and all ways in which two masters may have been told
+// TestEveryTransition covers all pairs of supported minor versions and all ways in which two masters may have been ordered
 // them: every accepted change is no downgrade for any master and skips no minor version of any, unless it was accepted
 // before or is permitted.
 func TestEveryTransition(t *testing.T) {

@@ -119,7 +119,7 @@ func last(data []byte, number protowire.Number) (found []byte, err error) {
 	return found, err
 }
 
-// each calls do with each field of a message that has a length of its own.
+// each calls do with each field of a message that has its own length.
 func each(data []byte, do func(protowire.Number, []byte) error) error {
 	for len(data) > 0 {
 		number, kind, n := protowire.ConsumeTag(data)

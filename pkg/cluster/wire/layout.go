@@ -24,7 +24,7 @@ type field struct {
 const (
 	// mapEntry is what an entry of a map costs besides its key and its value.
 	mapEntry = 64
-	// opaque is the factor for messages of types with decoders of their own: lists of short strings are the worst of
+	// opaque is the factor for messages of types with their own decoders: lists of short strings are the worst of
 	// them.
 	opaque = 16
 )

@@ -74,7 +74,7 @@ func sends(resource string, bomb func() []byte) func(*hostile) {
 	})
 }
 
-// repeats sends events without end.
+// repeats sends events endlessly.
 func repeats(resource string, bomb func(i int) []byte) func(*hostile) {
 	return onWatch(resource, func(w http.ResponseWriter, r *http.Request) {
 		for i := 0; r.Context().Err() == nil; i++ {
@@ -145,14 +145,14 @@ func TestBombs(t *testing.T) {
 			_, _ = w.Write(object("v1", "NodeList", listMeta("more"), times(1000, put(2))))
 		}),
 		"a Node with taints without content": sends("nodes", func() []byte { return added("nodes", "a", put(2, times(750<<10, put(5)))) }),
-		"Nodes without end":                  repeats("nodes", func(i int) []byte { return added("nodes", fmt.Sprintf("n%d", i)) }),
-		"large Nodes without end": repeats("nodes", func(i int) []byte {
+		"endless Nodes":                      repeats("nodes", func(i int) []byte { return added("nodes", fmt.Sprintf("n%d", i)) }),
+		"endless large Nodes": repeats("nodes", func(i int) []byte {
 			return added("nodes", fmt.Sprintf("n%d", i), put(2, times(10<<10, put(5))))
 		}),
-		"one ConfigMap, again and again": repeats("configmaps", func(int) []byte {
+		"one ConfigMap, repeatedly": repeats("configmaps", func(int) []byte {
 			return added("configmaps", "a", put(2, put(1, []byte("k")), put(2, make([]byte, 1<<20))))
 		}),
-		"ConfigMaps without end": repeats("configmaps", func(i int) []byte {
+		"endless ConfigMaps": repeats("configmaps", func(i int) []byte {
 			return added("configmaps", fmt.Sprintf("c%d", i), put(2, put(1, []byte("k")), put(2, make([]byte, 100<<10))))
 		}),
 		"a map with entries without content": sends("configmaps", func() []byte { return added("configmaps", "a", emptyKeys(190<<10)) }),
@@ -228,10 +228,10 @@ func TestBombsAgainstTheDrainer(t *testing.T) {
 		"pods with containers without content": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write(object("v1", "PodList", listMeta(""), put(2, put(2, times(1<<20, put(2))))))
 		},
-		"pages without end": func(w http.ResponseWriter, _ *http.Request) {
+		"endless pages": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write(object("v1", "PodList", listMeta("more"), times(1000, put(2))))
 		},
-		"an answer without end": func(w http.ResponseWriter, r *http.Request) {
+		"an endless answer": func(w http.ResponseWriter, r *http.Request) {
 			for chunk := make([]byte, 64<<10); r.Context().Err() == nil; {
 				if _, err := w.Write(chunk); err != nil {
 					return

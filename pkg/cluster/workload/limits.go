@@ -15,7 +15,7 @@ import (
 
 const (
 	// mostAtOnce is the burst in bytes that the caches of one cluster may read, and mostPerSecond the rate that they
-	// may sustain: an attacker who owns a cluster may create, or let an API server send, objects without end. The Nodes
+	// may sustain: an attacker who owns a cluster may create, or let an API server send, an endless number of objects. The Nodes
 	// of a cluster with several thousand Nodes fit.
 	mostAtOnce, mostPerSecond = 64 << 20, 1 << 20
 	// mostKept is how many bytes of memory the cached objects of one cluster may take, after they have been trimmed.

@@ -21,7 +21,7 @@ import (
 // Reason says why a workload cluster is Unreachable.
 type Reason string
 
-// The Reasons. If there are several addresses, the attempt that got farthest determines the reason; the reasons are in
+// The Reasons. If there are several addresses, the attempt that got furthest determines the reason; the reasons are in
 // that order.
 const (
 	// AccessInvalid means that certificate, key or CA cannot be parsed, so that nothing was tried.
@@ -65,7 +65,7 @@ type statusError struct {
 }
 
 // clockTolerance is how far clocks may differ without a hint in the message. The response itself may have been in
-// flight for a while.
+// flight for some time.
 const clockTolerance = 5 * time.Minute
 
 // clock returns the hint about the API server's clock.

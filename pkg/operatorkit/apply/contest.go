@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// maxCorrections is how often an object is put right for the same intent in contestPeriod. After that another
+	// maxCorrections is how often an object is corrected for the same intent in contestPeriod. After that another
 	// client, which does not stop, wants it otherwise: without a pause both would write as fast as the API server
 	// answers.
 	maxCorrections = 10
 	contestPeriod  = 2 * time.Minute
 	// contestPause is how long a contested object is left as it is. It is shorter than the time after which a problem
-	// is looked at again.
+	// is checked again.
 	contestPause = 50 * time.Second
 )
 
-// reasonContested is the reason of the problem that another client changes an object back again and again.
+// reasonContested is the reason of the problem that another client keeps changing an object back.
 const reasonContested = "Contested"
 
-// contest is how often an object was put right, for an intent.
+// contest is how often an object was corrected, for an intent.
 type contest struct {
 	hash        string
 	corrections int
@@ -49,7 +49,7 @@ func (e *Engine) inContest(in *intent) error {
 	return nil
 }
 
-// count counts that an object was put right. what says what another client had done, and who which one.
+// count counts that an object was corrected. what says what another client had done, and who which one.
 func (e *Engine) count(in *intent, what, who string) {
 	now := e.clock.Now()
 	c, _ := e.contests.Get(in.key, now)
@@ -63,7 +63,7 @@ func (e *Engine) count(in *intent, what, who string) {
 }
 
 // correct updates an object, and counts it if the object had what the intent says before, and has it again. A contested
-// one is left as it is for a while.
+// one is left as it is for some time.
 func (e *Engine) correct(ctx context.Context, live client.Object, in *intent) error {
 	if err := e.inContest(in); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/operatorkit/problem"
 )
 
-// TestAnotherControllerThatNeverStopsIsTold: it changes an object back as soon as that is put right. Without an end both would
+// TestAnotherControllerThatNeverStopsIsTold: it changes an object back as soon as that is corrected. Without an end both would
 // write as fast as the API server answers.
 func TestAnotherControllerThatNeverStopsIsTold(t *testing.T) {
 	b, at := newBench(t), clocktesting.NewFakePassiveClock(time.Now())

@@ -93,8 +93,8 @@ func TestChangesTakeOneRequest(t *testing.T) {
 	equal(t, "data", map[string]string{"k": "4"}, now(t, b.configMap("a", nil)).Data)
 }
 
-// TestForeignListAdditionsAreAppliedOverOnce and not again and again: an admission webhook that adds a variable to
-// every container must not make the operator write without end.
+// TestForeignListAdditionsAreAppliedOverOnce and no more: an admission webhook that adds a variable to
+// every container must not make the operator write endlessly.
 func TestForeignListAdditionsAreAppliedOverOnce(t *testing.T) {
 	b := newBench(t)
 	d := b.deployment("a", "image:1")

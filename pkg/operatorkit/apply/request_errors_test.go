@@ -51,11 +51,11 @@ func TestTextsOfErrorsAreStable(t *testing.T) {
 			apierrors.NewInternalError(errors.New(`failed calling webhook "labels.example.org": failed to call webhook: Post "https://10.1.2.3:443/?timeout=10s": EOF`)),
 			"create ConfigMap NS/a: the API server cannot call the webhook labels.example.org, which has to admit it",
 		},
-		"a timeout":               {apierrors.NewServerTimeout(maps, "create", 3), "create ConfigMap NS/a: the API server answers ServerTimeout"},
-		"no answer":               {errors.New("dial tcp 127.0.0.1:40817: connection refused"), "create ConfigMap NS/a: the API server did not answer"},
-		"the context ended":       {context.DeadlineExceeded, "create ConfigMap NS/a: the API server did not answer"},
-		"what is told in full":    {apierrors.NewForbidden(maps, "a", errors.New("quota")), `create ConfigMap NS/a: configmaps "a" is forbidden: quota`},
-		"a namespace that is not": {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "x"), `create ConfigMap NS/a: namespaces "x" not found`},
+		"a timeout":                {apierrors.NewServerTimeout(maps, "create", 3), "create ConfigMap NS/a: the API server answers ServerTimeout"},
+		"no answer":                {errors.New("dial tcp 127.0.0.1:40817: connection refused"), "create ConfigMap NS/a: the API server did not answer"},
+		"the context ended":        {context.DeadlineExceeded, "create ConfigMap NS/a: the API server did not answer"},
+		"what is repeated in full": {apierrors.NewForbidden(maps, "a", errors.New("quota")), `create ConfigMap NS/a: configmaps "a" is forbidden: quota`},
+		"a namespace that is not":  {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "x"), `create ConfigMap NS/a: namespaces "x" not found`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)

@@ -29,7 +29,7 @@ func recordDevices(desired client.Object) {
 	annotate(vm, annotationNetworks, joined(vm.Spec.Template.Spec.Networks, networkName))
 }
 
-// Merged returns what a VirtualMachine of KubeVirt becomes when another form of it is applied, as far as that can be told
+// Merged returns what a VirtualMachine of KubeVirt becomes when another form of it is applied, as far as that is known
 // without the API server: the wanted form, with what others own of the live one.
 func Merged(live, wanted *kubevirtv1.VirtualMachine) *kubevirtv1.VirtualMachine {
 	merged := wanted.DeepCopy()

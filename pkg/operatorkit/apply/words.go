@@ -16,7 +16,7 @@ const (
 	mostWords = 1000
 )
 
-// words are what denied requests were told. Webhooks and quotas choose these words, and some choose other ones each time,
+// words are the reasons that denied requests got. Webhooks and quotas choose these words, and some choose other ones each time,
 // such as the number of the request. A condition with such words would be written with each pass, and each of these
 // writes would cause the next pass. In a workload cluster, its users choose them.
 type words struct{ hold.Held[string, string] }
@@ -32,7 +32,7 @@ func (w *words) steady(request, text string, now time.Time) string {
 	return text
 }
 
-// inSteadyWords returns an error of a request whose text stays the same for a while, if others choose it.
+// inSteadyWords returns an error of a request whose text stays the same for some time, if others choose it.
 func (e *Engine) inSteadyWords(err error) error {
 	var r *RequestError
 	if errors.As(err, &r) && isWorded(r.Err) {

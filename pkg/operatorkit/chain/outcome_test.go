@@ -61,7 +61,7 @@ func TestWhenToLookAgain(t *testing.T) {
 		"a wait without time waits for the event":   {[]chain.Result{wait(0)}, 0, nil},
 		"the shortest wait wins":                    {[]chain.Result{wait(time.Minute), wait(time.Second), wait(time.Hour)}, time.Second, nil},
 		"a wait without time is ignored":            {[]chain.Result{wait(0), wait(time.Hour)}, time.Hour, nil},
-		"a problem is looked at again in a minute":  {[]chain.Result{{Err: errForeign}}, time.Minute, nil},
+		"a problem is checked again in a minute":    {[]chain.Result{{Err: errForeign}}, time.Minute, nil},
 		"a shorter wait goes before a problem":      {[]chain.Result{{Err: errForeign}, wait(time.Second)}, time.Second, nil},
 		"an error is retried despite other waits":   {[]chain.Result{wait(time.Second), {Err: errTransient}, {Err: errForeign}}, 0, errTransient},
 		"a blocked handler asks for no time":        {[]chain.Result{{BlockedBy: []string{"a"}}}, 0, nil},

@@ -30,7 +30,7 @@ func resting(pause time.Duration) Outcome {
 }
 
 // Turns limit the time of handlers that call a server which may hang, so that other objects are not blocked: a handler
-// that does not end in time, or takes long to fail, is paused for a while. They are safe for concurrent use.
+// that does not end in time, or takes long to fail, is paused for some time. They are safe for concurrent use.
 type Turns[T any] struct {
 	clock clock.PassiveClock
 	// of returns the name of the object that a state is of.

@@ -51,7 +51,7 @@ type Kind struct {
 // Definitions are CustomResourceDefinitions. An API server drops fields that a definition does not have without an error,
 // so an operator that continued with an outdated definition would work with an incomplete spec or status.
 type Definitions struct {
-	// Events is told when a definition is outdated; nil tells nothing.
+	// Events gets an event when a definition is outdated, unless it is nil.
 	Events events.EventRecorder
 	// Kinds are the operator's own kinds, by the names of their definitions. Of others only the existence counts.
 	Kinds map[string]Kind
@@ -100,7 +100,7 @@ func (d *Definitions) read(ctx context.Context, name string) (*apiextensionsv1.C
 }
 
 // Outdated returns what is wrong with the named definitions, and how to fix it. It is empty while they have what the
-// operator needs. It reads the caches instead of what was told, so that what they have before the first reconcile counts.
+// operator needs. It reads the caches instead of the last report, so that what they have before the first reconcile counts.
 func (d *Definitions) Outdated(ctx context.Context, names ...string) string {
 	var parts []string
 	for _, name := range names {

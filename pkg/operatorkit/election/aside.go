@@ -12,7 +12,7 @@ const courtesy = time.Minute
 
 // standAside returns the Lease as a replica has to see it that is older than the last holder: as held for another
 // minute, from the moment in which it was renewed or released. A running newer replica takes the Lease much sooner. So
-// an older replica, which may remain for a while during an upgrade, does not revert what the newer one has done to
+// an older replica, which may remain for some time during an upgrade, does not revert what the newer one has done to
 // clusters while that is restarted; but it leads when the newer one is gone, as it is when an upgrade was rolled back.
 func standAside(record *resourcelock.LeaderElectionRecord, last, own string) *resourcelock.LeaderElectionRecord {
 	if !older(own, last) {

@@ -153,7 +153,7 @@ func TestALeaderThatLostTheLeaseNeverWritesAgain(t *testing.T) {
 	select {
 	case <-a.Fence.Lost():
 	default:
-		t.Error("the loss is not told")
+		t.Error("the loss is not reported")
 	}
 	if err := a.Update(t.Context(), heldBy("a")); !errors.Is(err, fence.ErrRefused) || a.Fence.Check() == nil {
 		t.Errorf("it takes the Lease again: %v", err)
@@ -181,7 +181,7 @@ func TestTheFenceIsClosedBeforeTheLeaseIsGivenUp(t *testing.T) {
 	}
 	select {
 	case <-a.Fence.Lost():
-		t.Error("what was given up is told to be lost")
+		t.Error("what was given up is reported as lost")
 	default:
 	}
 }

@@ -65,14 +65,14 @@ func (f *Fence) Renewed(sent time.Duration) {
 	f.until = max(f.until, sent+f.term)
 }
 
-// Release closes the fence for good. It is called before the Lease is released.
+// Release closes the fence permanently. It is called before the Lease is released.
 func (f *Fence) Release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.over = true
 }
 
-// Lose records that another replica holds the Lease, or none does. It closes the fence for good, if it has ever been
+// Lose records that another replica holds the Lease, or none does. It closes the fence permanently, if it has ever been
 // open.
 func (f *Fence) Lose() {
 	f.mu.Lock()

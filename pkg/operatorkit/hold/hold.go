@@ -1,4 +1,4 @@
-// Package hold remembers what is to be left alone for a while, and why. It is what k8s.io/apimachinery/pkg/util/cache has
+// Package hold remembers what is to be left alone for some time, and why. It is what k8s.io/apimachinery/pkg/util/cache has
 // in Expiring, with types, with a clock that only tells the time, and with how long a value still counts.
 package hold
 

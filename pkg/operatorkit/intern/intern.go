@@ -1,5 +1,5 @@
 // Package intern lets the objects in a cache share the strings of their metadata: the objects of one owner have the same
-// labels and annotations, and decoding gives each object a copy of its own.
+// labels and annotations, and decoding gives each object its own copy.
 package intern
 
 import (

@@ -13,7 +13,7 @@ import (
 )
 
 func object() *corev1.ConfigMap {
-	// Clones have memory of their own, as decoded strings do.
+	// Clones have their own memory, as decoded strings do.
 	c := strings.Clone
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 		Name: c("name"), Namespace: c("shared-namespace"),

@@ -31,7 +31,7 @@ var volatile = []struct {
 
 // Steady removes from a text what changes without new information, such as times, durations and ports of clients, and
 // what is beyond MostSteady bytes: tenants choose many of these texts. A status with an unsteady text would be written
-// again and again.
+// repeatedly.
 func Steady(of string) string {
 	of = Beginning(of, 4*MostSteady)
 	for _, v := range volatile {

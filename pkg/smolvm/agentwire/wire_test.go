@@ -136,7 +136,7 @@ func TestRequestsAreAnswered(t *testing.T) {
 	<-guest.poweroff
 }
 
-// TestSlowReaderStopsOnlyItsOwnRequest: a command without end has no more than a window on its way while others run.
+// TestSlowReaderStopsOnlyItsOwnRequest: an endless command has no more than a window on its way while others run.
 func TestSlowReaderStopsOnlyItsOwnRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := connected(t, newEcho())

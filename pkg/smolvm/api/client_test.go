@@ -202,7 +202,7 @@ func TestExecStream(t *testing.T) {
 		"output and exit code":                   {stream: "event: stdout\ndata: a\n\nevent: stderr\ndata: e\n\nevent: news\ndata: x\n\nevent: exit\ndata: {\"exitCode\":42}\n\n", code: 42, stdout: "a"},
 		"a stream that ends early is an error":   {stream: "event: stdout\ndata: a\n\n", stdout: "a", fails: "the answer ended before the command"},
 		"an error is the server's":               {stream: "event: error\ndata: {\"message\":\"no room\",\"code\":\"DISK_FULL\"}\n\n", fails: "no room"},
-		"an error that is none is told":          {stream: "event: error\ndata: oh\n\n", fails: "smolvm ended the stream with an error: oh"},
+		"an error that is none is reported":      {stream: "event: error\ndata: oh\n\n", fails: "smolvm ended the stream with an error: oh"},
 		"an exit without a code is none":         {stream: "event: exit\ndata: null\n\n", fails: "the answer ended before the command"},
 		"an exit that is no JSON is an error":    {stream: "event: exit\ndata: x\n\n", fails: "invalid character"},
 		"an error of the writer ends the stream": {stream: "event: stdout\ndata: a\n\nevent: exit\ndata: {\"exitCode\":0}\n\n", writer: writerOf(broken), fails: "broken"},
@@ -241,11 +241,11 @@ func TestWatch(t *testing.T) {
 		types       string
 		fails       string
 	}{
-		"events come until the answer ends":    {media: WatchContentType, body: "{\"type\":\"snapshot\"}\n\n{\"type\":\"deleted\",\"name\":\"x\"}\n", types: "snapshot deleted", fails: "unexpected EOF"},
-		"a server that cannot watch is told":   {media: "application/json", body: `{"machines":[]}`, fails: "this server cannot tell changes of machines"},
-		"a line that is none ends the watch":   {media: WatchContentType, body: "{\n", fails: "decoding a line"},
-		"a server that is silent is given up":  {media: WatchContentType, body: "{\"type\":\"snapshot\"}\n", silent: true, types: "snapshot", fails: "the server was silent"},
-		"silence before the answer is no news": {silent: true, fails: "the server was silent"},
+		"events come until the answer ends":      {media: WatchContentType, body: "{\"type\":\"snapshot\"}\n\n{\"type\":\"deleted\",\"name\":\"x\"}\n", types: "snapshot deleted", fails: "unexpected EOF"},
+		"a server that cannot watch is reported": {media: "application/json", body: `{"machines":[]}`, fails: "this server cannot tell changes of machines"},
+		"a line that is none ends the watch":     {media: WatchContentType, body: "{\n", fails: "decoding a line"},
+		"a server that is silent is given up":    {media: WatchContentType, body: "{\"type\":\"snapshot\"}\n", silent: true, types: "snapshot", fails: "the server was silent"},
+		"silence before the answer is no news":   {silent: true, fails: "the server was silent"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := clientOf(t, func(w http.ResponseWriter, r *http.Request) {

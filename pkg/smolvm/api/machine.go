@@ -121,7 +121,7 @@ const (
 type Restart struct {
 	// Policy is one of the policies.
 	Policy string `json:"policy"`
-	// MaxRetries is how often the machine is started again; 0 for without end.
+	// MaxRetries is how often the machine is started again; 0 for no limit.
 	MaxRetries int `json:"maxRetries,omitempty"`
 }
 

@@ -95,7 +95,7 @@ func (f *File) unpack(ctx context.Context, into io.Writer, digest string, limits
 }
 
 // extract reads compressed assets. A few bytes may become many without compression, and a hole is none in the archive:
-// the context is looked at behind both.
+// the context is checked behind both.
 func (f *File) extract(ctx context.Context, assets io.Reader, into io.Writer, limits ociimage.Limits) ([]span, error) {
 	content, err := zstd.NewReader(assets, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true), zstd.WithDecoderConcurrency(1))
 	if err != nil {

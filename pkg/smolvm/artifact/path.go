@@ -15,7 +15,7 @@ import (
 // maxPath is how long a path may be, in bytes: Linux's PATH_MAX is 4096 with the zero byte behind it.
 const maxPath = 4095
 
-// within returns a path relative to the directory, both absolute. A client of the API writes it. It looks at the text alone: a
+// within returns a path relative to the directory, both absolute. A client of the API writes it. It checks the text alone: a
 // file need not be there. The error is a *PathError.
 func within(directory, path string) (string, error) {
 	refuse := func(reason string) (string, error) {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxID     = 1<<31 - 1 // as in Docker; others are used for purposes of their own
+	maxID     = 1<<31 - 1 // as in Docker; others are used for their own purposes
 	maxGroups = 65536     // NGROUPS_MAX of the Linux kernel
 )
 

@@ -124,7 +124,7 @@ func (r *Root) runs(name string) error {
 	if err != nil {
 		return &cannotRun{agentwire.ExitNotFound, err}
 	}
-	defer file.Close() //nolint:errcheck // it was only looked at
+	defer file.Close() //nolint:errcheck // it was only inspected
 	info, err := file.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
 		return &cannotRun{agentwire.ExitNotExecutable, fmt.Errorf("%s is not executable", name)}

@@ -186,7 +186,7 @@ func mountIn(top *os.File, parents []string, name, source, kind string, flags ui
 		if err != nil {
 			return err
 		}
-		defer next.Close() //nolint:errcheck // it was only looked at
+		defer next.Close() //nolint:errcheck // it was only inspected
 		at = next
 	}
 	if err := unix.Mount(source, self(at), kind, flags, data); err != nil {
@@ -218,7 +218,7 @@ func bindWorkspace(top *os.File) error {
 	if err != nil {
 		return err
 	}
-	defer workspace.Close() //nolint:errcheck // it was only looked at
+	defer workspace.Close() //nolint:errcheck // it was only inspected
 	return mountIn(top, nil, "workspace", self(workspace), "", unix.MS_BIND, "")
 }
 

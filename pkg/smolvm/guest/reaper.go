@@ -12,7 +12,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/smolvm/agentwire"
 )
 
-// reaper waits for all children of the agent: for those that it has started, and as process 1 for those that others have
+// reaper waits for all children of the agent: for those that it has started, and as process 1 for those that others
 // left behind. It is the only one that waits, because each child can be waited for only once.
 type reaper struct {
 	mu sync.Mutex

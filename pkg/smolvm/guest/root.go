@@ -55,14 +55,14 @@ func (r *Root) open(name string, flags int) (*os.File, error) {
 	}
 }
 
-// regular opens a regular file for reading. It is looked at before it is opened, because opening a device or a pipe can
+// regular opens a regular file for reading. It is inspected before it is opened, because opening a device or a pipe can
 // have effects or never end.
 func (r *Root) regular(name string) (*os.File, error) {
 	there, err := r.open(name, unix.O_PATH)
 	if err != nil {
 		return nil, err
 	}
-	defer there.Close() //nolint:errcheck // it was only looked at
+	defer there.Close() //nolint:errcheck // it was only inspected
 	info, err := there.Stat()
 	if err != nil {
 		return nil, err

@@ -37,11 +37,11 @@ type Instance struct {
 
 	// lock is that of the machine's directory; nil if it is to be taken.
 	lock *os.File
-	// stays is why the machine is not in a cgroup of its own.
+	// stays is why the machine is not in its own cgroup.
 	stays error
 
 	mu sync.Mutex
-	// failure is what ended the machine, besides the keeper's reason, and cause why it was first told to stop.
+	// failure is what ended the machine, besides the keeper's reason, and cause why it was first asked to stop.
 	failure, cause error
 }
 
@@ -225,5 +225,5 @@ func Keep(ctx context.Context, directory string, lock *os.File) (err error) {
 	return nil
 }
 
-// errSignal says that the process was told to end by a signal: the host is being shut down, or its cgroup is.
+// errSignal says that a signal asked the process to end: the host is being shut down, or its cgroup is.
 var errSignal = errors.New("its process got a signal")

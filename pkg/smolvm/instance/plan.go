@@ -148,7 +148,7 @@ const translated = 1 << 30
 // maxThreads bounds the threads and processes of a machine.
 const maxThreads = 4096
 
-// enter moves this process into a cgroup of its own.
+// enter moves this process into its own cgroup.
 func (p Plan) enter() error {
 	if p.Host.CgroupParent == "" {
 		return nil

@@ -53,7 +53,7 @@ type behavior struct {
 	late time.Duration
 	// slow is how long it takes to answer.
 	slow time.Duration
-	// stubborn says that it does not end when it is told to, and immortal that it cannot even be killed.
+	// stubborn says that it does not end when it is asked to, and immortal that it cannot even be killed.
 	stubborn, immortal bool
 }
 

@@ -121,7 +121,7 @@ func imageError(reference string, err error) error {
 const (
 	// maxTail is how much is read to find the last lines, in bytes.
 	maxTail = 4 << 20
-	// followEvery is how often a file is looked at for more.
+	// followEvery is how often a file is checked for more.
 	followEvery = 100 * time.Millisecond
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/vm/keeper"
 )
 
-// Processes runs each machine in a process of its own.
+// Processes runs each machine in its own process.
 type Processes struct {
 	// Program and Arguments are the command of a machine's process; the machine's directory is appended.
 	Program   string
@@ -29,7 +29,7 @@ type Processes struct {
 	CgroupParent, CgroupRoot string
 }
 
-// Start starts the process in a session of its own, so that neither the server's end nor a terminal reaches it.
+// Start starts the process in its own session, so that neither the server's end nor a terminal reaches it.
 func (p Processes) Start(directory string, lock *disk.Lock) (<-chan struct{}, error) {
 	nothing, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {

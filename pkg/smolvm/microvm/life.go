@@ -256,7 +256,7 @@ func (m *Manager) write(plan instance.Plan) error {
 	return slots.Replace(filepath.Join(plan.Directory, instance.PlanName), text)
 }
 
-// readyPoll is how often a machine that starts is looked at.
+// readyPoll is how often a machine that starts is checked.
 const readyPoll = 50 * time.Millisecond
 
 // patience is how long to wait for processes.

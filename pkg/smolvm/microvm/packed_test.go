@@ -30,7 +30,7 @@ func (n *node) put(content string, manifest map[string]any) string {
 		n.t.Fatal(err)
 	}
 	path := filepath.Join(n.artifacts(), "web.smolmachine")
-	// As people are told to: a file appears under its name once it is complete.
+	// As the documentation says: a file appears under its name once it is complete.
 	if err := errors.Join(os.MkdirAll(n.artifacts(), 0o700), os.WriteFile(path+".new", text, 0o600), os.Rename(path+".new", path)); err != nil {
 		n.t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestAMachineIsMadeOfAnArtifact(t *testing.T) {
 	r := packedRequest("b", from)
 	r.CPUs, r.MemoryMB = pointer(2), pointer(int64(512))
 	if own, err := m.Create(t.Context(), r); err != nil || own.CPUs != 2 || own.MemoryMB != 512 {
-		t.Errorf("with sizes of its own: %+v, %v", own, err)
+		t.Errorf("with its own sizes: %+v, %v", own, err)
 	}
 	from = n.put("other", map[string]any{"cpus": 0, "mem": 0})
 	if plain, err := m.Create(t.Context(), packedRequest("c", from)); err != nil || plain.CPUs != api.DefaultCPUs || plain.MemoryMB != api.DefaultMemoryMB {

@@ -113,7 +113,7 @@ func TestNoMachineStartsWithAClosedPort(t *testing.T) {
 	try(t, start(t, n.open()))
 }
 
-// TestAClosedPortEndsTheRestarts: a machine that ended by itself is not tried again and again.
+// TestAClosedPortEndsTheRestarts: a machine that ended by itself is not tried repeatedly.
 func TestAClosedPortEndsTheRestarts(t *testing.T) {
 	n := newNode(t)
 	m := n.open()

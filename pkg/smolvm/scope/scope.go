@@ -1,4 +1,4 @@
-// Package scope moves a process into a cgroup of its own, so that it outlives the container or service that started it:
+// Package scope moves a process into its own cgroup, so that it outlives the container or service that started it:
 // what ends these kills the processes of their own cgroups (cgroups(7)).
 package scope
 

@@ -58,7 +58,7 @@ func (s *server) writeFile(w http.ResponseWriter, r *http.Request, p params) err
 	limited := http.MaxBytesReader(w, r.Body, s.limits.file)
 	size, err := s.machines.WriteFile(r.Context(), p.name, p.path, readerFunc(func(into []byte) (int, error) {
 		n, err := limited.Read(into)
-		// The machines may hide the reason in words of their own.
+		// The machines may hide the reason in their own words.
 		_ = errors.As(err, &long)
 		return n, err
 	}))

@@ -217,7 +217,7 @@ func TestWatchersShareOneList(t *testing.T) {
 	for range 20 {
 		<-alive
 	}
-	// Each has had a snapshot of its own, and since then nothing has been listed.
+	// Each has had its own snapshot, and since then nothing has been listed.
 	if lists := w.count(); lists > 6 {
 		t.Errorf("five watchers took %d lists", lists)
 	}

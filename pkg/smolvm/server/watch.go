@@ -13,7 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/smolvm/api"
 )
 
-// hub lists the machines again and again while there are watchers, once for all of them.
+// hub lists the machines repeatedly while there are watchers, once for all of them.
 type hub struct {
 	list   func(context.Context) ([]api.Machine, error)
 	bounds limits
@@ -178,7 +178,7 @@ func sendLines(lines *stream, events []api.WatchEvent) error {
 // watcher is what a client knows.
 type watcher struct {
 	machines map[string]api.Machine
-	// trouble is the error that the client was told; empty after a list without.
+	// trouble is the error that the client got; empty after a list without.
 	trouble string
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/smolvm/api"
 )
 
-// situation is what a step depends on, each thing by a value of its own.
+// situation is what a step depends on, each thing by its own value.
 type situation struct {
 	deleting          bool
 	force, recreate   string

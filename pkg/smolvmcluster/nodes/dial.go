@@ -55,7 +55,7 @@ func (n Node) address() string {
 	return "https://" + net.JoinHostPort(n.IP, strconv.Itoa(int(n.Port)))
 }
 
-// client returns a client with connections of its own, so that a node that hangs takes none from others.
+// client returns a client with its own connections, so that a node that hangs takes none from others.
 func (o Options) client(n Node) (*api.Client, error) {
 	verify := n.isPinned
 	if o.Roots != nil {

@@ -52,7 +52,7 @@ func TestOnlyTheRuntimeOfTheNodeIsHeard(t *testing.T) {
 			}
 			s.lose(s.listen(t.Context(), client))
 			if r := s.look("k8s-m"); s.heard || r.Reason != v1alpha1.ReasonCertificateMismatch {
-				t.Errorf("it was heard: %t; it is told %+v", s.heard, r)
+				t.Errorf("it was heard: %t; got %+v", s.heard, r)
 			}
 		})
 	}

@@ -68,7 +68,7 @@ func TestNothingIsAbsentWhileItIsCreated(t *testing.T) {
 	before := told.all()
 	p.Drop("n1", "k8s-m")
 	<-ended
-	until(t, "its end is told", func() bool { return told.all() > before })
+	until(t, "its end is reported", func() bool { return told.all() > before })
 	until(t, "it is absent again", func() bool { return isAbsent(p.Look("n1", "k8s-m")) })
 }
 
@@ -89,7 +89,7 @@ func TestACreationWhoseAnswerIsLostIsAskedFor(t *testing.T) {
 	until(t, "it is absent", func() bool { return isAbsent(p.Look("n1", "k8s-m")) })
 	before := told.all()
 	p.Do("n1", "k8s-m", creation)
-	until(t, "its end is told", func() bool { return told.all() > before })
+	until(t, "its end is reported", func() bool { return told.all() > before })
 	for r := p.Look("n1", "k8s-m"); r.Machine == nil; r = p.Look("n1", "k8s-m") {
 		if r.Known {
 			t.Fatalf("it is %+v", r)
@@ -121,7 +121,7 @@ func TestACreationThatFailsIsTriedAfterPauses(t *testing.T) {
 		t.Errorf("it was tried %d times", n)
 	}
 	if told.Reason != v1alpha1.ReasonRuntimeUnavailable {
-		t.Errorf("it is told %+v", told)
+		t.Errorf("got %+v", told)
 	}
 }
 
@@ -136,14 +136,14 @@ func TestWhoWasToldThatARuntimeIsAwayIsToldThatItIsBack(t *testing.T) {
 	}
 	before := c.all()
 	if left := s.lose(errSilent); left <= 0 || c.all() != before {
-		t.Fatalf("it is told at once; %s are left", left)
+		t.Fatalf("it is reported at once; %s are left", left)
 	}
 	s.lost = s.lost.Add(-Defaults.Grace)
 	if r := s.look("k8s-m"); r.Reason == "" {
 		t.Fatalf("it is %+v", r)
 	}
 	if err := s.takeAll(t.Context(), machines); err != nil || c.all() != before+1 {
-		t.Errorf("%d were told, %v", c.all()-before, err)
+		t.Errorf("%d were notified, %v", c.all()-before, err)
 	}
 }
 
@@ -159,6 +159,6 @@ func TestErrorsOfARuntimeWakeNoFasterThanIsAllowed(t *testing.T) {
 		err = s.take(ctx, api.WatchEvent{Type: api.WatchError, Error: api.Errorf(api.CodeInternal, "%d", i)})
 	}
 	if most := changesBurst + 2*changesPerSecond; c.all() > most {
-		t.Errorf("%d were told, want %d at most", c.all(), most)
+		t.Errorf("%d were notified, want %d at most", c.all(), most)
 	}
 }

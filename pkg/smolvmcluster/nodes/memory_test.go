@@ -55,7 +55,7 @@ func TestAChangeThatIsTooLargeEndsTheSession(t *testing.T) {
 		stream(w, r, api.WatchEvent{Type: api.WatchSnapshot}, api.WatchEvent{Type: api.WatchChanged, Machine: &api.Machine{Name: "k8s-m", Message: strings.Repeat("m", 1<<20)}})
 	})
 	p.Follow(node)
-	until(t, "it is told", func() bool {
+	until(t, "it is reported", func() bool {
 		return strings.Contains(p.Look("n1", "k8s-other").Message, "more than 65536 bytes")
 	})
 }

@@ -125,7 +125,7 @@ func (p *Pool) Look(node, machine string) state.Runtime {
 func (p *Pool) Do(node, machine string, r Request) (progress state.Progress, first bool) {
 	s, ok := p.sessions.Get(named(node))
 	if !ok {
-		return state.Progress{}, false // the next pass is told so
+		return state.Progress{}, false // the next pass finds that
 	}
 	return s.do(machine, r)
 }

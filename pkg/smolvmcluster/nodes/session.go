@@ -52,7 +52,7 @@ type session struct {
 	// reason and message say why the runtime cannot be asked, grave that it may not wait for the grace to end.
 	reason, message string
 	grave           bool
-	// told is whether all were told that it cannot be asked, and shown whether some were, who have looked.
+	// told is whether all know that it cannot be asked, and shown whether some do, who have looked.
 	told, shown bool
 	machines    map[string]api.Machine
 	// sizes are those of machines as JSON, in bytes, and sum is theirs.
@@ -68,7 +68,7 @@ type session struct {
 }
 
 // slotsPerNode is how many steps are under way on a node at a time, besides long ones: starts, and creations with a file. Those
-// may take minutes, and have slots of their own. One namespace gets all of neither.
+// may take minutes, and have their own slots. One namespace gets all of neither.
 const (
 	slotsPerNode       = 16
 	stepsPerNamespace  = 8
@@ -106,7 +106,7 @@ func newSession(o Options, n Node, former *session) *session {
 	return s
 }
 
-// run connects to the runtime, again and again, until the context ends or the session is no longer wanted.
+// run keeps connecting to the runtime until the context ends or the session is no longer wanted.
 func (s *session) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -183,7 +183,7 @@ func TestA404WithoutACodeIsNoAbsence(t *testing.T) {
 	})
 	p.Follow(node)
 	var r state.Runtime
-	until(t, "it is told", func() bool { r = p.Look("n1", "k8s-m"); return r.Known })
+	until(t, "it is reported", func() bool { r = p.Look("n1", "k8s-m"); return r.Known })
 	if r.Reason != v1alpha1.ReasonInvalidRequest || r.After <= 0 {
 		t.Errorf("it is %+v", r)
 	}
@@ -207,7 +207,7 @@ func TestARuntimeThatTalksWithoutEndIsBounded(t *testing.T) {
 	until(t, "the burst is over", func() bool { return c.all() >= changesBurst })
 	time.Sleep(500 * time.Millisecond)
 	if most := changesBurst + int(time.Since(began).Seconds()*changesPerSecond) + 2; c.all() > most {
-		t.Errorf("%d changes were told, want %d at most", c.all(), most)
+		t.Errorf("%d changes were reported, want %d at most", c.all(), most)
 	}
 
 	many := make([]api.Machine, mostMachines+1)
@@ -235,7 +235,7 @@ func TestAMachineThatEndsAtOnceIsNotStartedWithoutEnd(t *testing.T) {
 		t.Errorf("the waits are %s, want %s", got, want)
 	}
 	if progress, _ := s.do("m", request); progress.Reason != v1alpha1.ReasonRestartBackOff || progress.After <= 0 {
-		t.Errorf("it is told %+v", progress)
+		t.Errorf("got %+v", progress)
 	}
 	for _, action := range []machinestep.Action{machinestep.Stop, machinestep.Resize} {
 		again := Request{Action: action, Generation: 1}
@@ -243,7 +243,7 @@ func TestAMachineThatEndsAtOnceIsNotStartedWithoutEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		if progress, _ := s.do(string(action), again); progress.Reason != v1alpha1.ReasonNoEffect || progress.After <= 0 {
-			t.Errorf("a %s without effect is told as %+v", action, progress)
+			t.Errorf("a %s without effect is reported as %+v", action, progress)
 		}
 	}
 	for name, other := range map[string]Request{"a stop": {Action: machinestep.Stop, Generation: 1}, "another spec": {Action: machinestep.Start, Generation: 2}} {

@@ -202,7 +202,7 @@ func (s *session) resultOf(ctx context.Context, err error) string {
 	return reason
 }
 
-// slotsOf returns where a step needs a slot, in the order in which it gets them. Each kind has slots of its own, and one
+// slotsOf returns where a step needs a slot, in the order in which it gets them. Each kind has its own slots, and one
 // namespace does not get all of them: a guest decides how long its machine takes to stop. Questions, which guests cannot delay,
 // have the slots of no namespace.
 func (s *session) slotsOf(r Request) []chan struct{} {

@@ -173,7 +173,7 @@ func TestOneThatMayNotWriteChangesNoMachine(t *testing.T) {
 		return progress.Reason != ""
 	})
 	if changes.Load() != 0 || !strings.Contains(progress.Message, "does not hold the Lease") {
-		t.Errorf("%d requests were sent; it is told %+v", changes.Load(), progress)
+		t.Errorf("%d requests were sent; got %+v", changes.Load(), progress)
 	}
 }
 

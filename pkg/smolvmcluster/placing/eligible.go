@@ -25,7 +25,7 @@ func Eligible(node *v1alpha1.SmolVMNode, now time.Time) bool {
 		status.Endpoint.PodIP != "" && status.Endpoint.Port > 0
 }
 
-// repels returns whether a taint keeps a SmolVM with these tolerations away. Taints that only prefer are not looked at.
+// repels returns whether a taint keeps a SmolVM with these tolerations away. Taints that only prefer are ignored.
 func repels(taint *corev1.Taint, tolerations []corev1.Toleration) bool {
 	if taint.Effect != corev1.TaintEffectNoSchedule && taint.Effect != corev1.TaintEffectNoExecute {
 		return false

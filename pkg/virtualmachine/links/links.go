@@ -122,7 +122,7 @@ type link struct {
 	order *vmconfig.Live
 }
 
-// run links with the runner, again and again, until the context ends or the link is no longer wanted.
+// run keeps linking with the runner until the context ends or the link is no longer wanted.
 func (s *link) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -89,7 +89,7 @@ func TestRunnerIsToldAndReports(t *testing.T) {
 	await(t, l, changed, runner("1"), has(1))
 	l.Order(name, live(3))
 	await(t, l, changed, runner("1"), has(3))
-	// The next runner knows nothing, until it is told.
+	// The next runner knows nothing until it gets orders.
 	await(t, l, changed, runner("2"), has(1))
 	l.Order(name, live(4))
 	await(t, l, changed, runner("2"), has(4))
@@ -134,7 +134,7 @@ func TestLinkThatIsCut(t *testing.T) {
 	}
 }
 
-// TestRunnerThatWasOrderedSomethingElse by a person, or by a replica that led before, is told again.
+// TestRunnerThatWasOrderedSomethingElse by a person, or by a replica that led before, gets its orders again.
 func TestRunnerThatWasOrderedSomethingElse(t *testing.T) {
 	others := make(chan struct{})
 	l, changed := start(t, func(ctx context.Context, id virtualmachine.RunnerID, in io.Reader, out io.Writer) error {
@@ -180,7 +180,7 @@ func TestReplicaThatDoesNotLeadOrdersNothing(t *testing.T) {
 		return k.Err != nil && strings.Contains(k.Err.Error(), refused.Error())
 	})
 	if known := l.Known(name, runner("1")); known.Report.CPUs != 1 {
-		t.Errorf("the runner was told: %+v", known.Report)
+		t.Errorf("the runner got: %+v", known.Report)
 	}
 }
 

@@ -95,7 +95,7 @@ func TestAgentIsAsked(t *testing.T) {
 func TestHostileAgent(t *testing.T) {
 	for name, answer := range map[string]func(string) string{
 		"it is silent":                 func(string) string { return "" },
-		"it answers without end":       func(string) string { return strings.Repeat("x", 1<<20) },
+		"it answers endlessly":         func(string) string { return strings.Repeat("x", 1<<20) },
 		"it begins and does not end":   func(string) string { return "\xff" + strings.Repeat("x", 1<<20) },
 		"it answers another client":    func(string) string { return "\xff{\"return\": 1}\n" },
 		"it answers with another type": func(string) string { return "\xff{\"return\": [1]}\n" },

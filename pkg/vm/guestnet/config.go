@@ -43,7 +43,7 @@ type Address struct {
 	Label string `json:"label,omitempty"`
 	// Scope is an RT_SCOPE value: 0 is global, 253 is valid on the link only.
 	Scope int `json:"scope,omitempty"`
-	// NoPrefixRoute says that the kernel was told to add no route for the subnet.
+	// NoPrefixRoute says that the kernel was asked to add no route for the subnet.
 	NoPrefixRoute bool `json:"noPrefixRoute,omitempty"`
 }
 

@@ -47,7 +47,7 @@ func TestGuestTakesItsPodsPlace(t *testing.T) {
 			address: "10.75.0.2/24",
 			routes:  []string{"10.75.0.0/24 proto kernel scope link src 10.75.0.2 ", runnerRoute, "default via 10.75.0.1 "},
 		},
-		"on a link of its own, with a small MTU": {
+		"on its own link, with a small MTU": {
 			options: podnet.PodOptions{PointToPoint: true, MTU: 1400},
 			address: "10.75.0.2/32",
 			routes:  []string{"169.254.1.1 scope link ", runnerRoute, "default via 169.254.1.1 "},

@@ -84,7 +84,7 @@ func TestGuestTakesItsPodsPlaceInIPv6(t *testing.T) {
 		"without IPv4, on a bridge that sends frames back": {
 			options: podnet.PodOptions{IPv6: true, NoIPv4: true, Hairpin: true}, router: "default via fe80::75:2 proto ra", subnet: "fd75::/64 proto kernel",
 		},
-		"on a link of its own, with a gateway that has a link-local address": {
+		"on its own link, with a gateway that has a link-local address": {
 			options: podnet.PodOptions{IPv6: true, PointToPoint: true, MTU: 1400}, router: viaLink,
 		},
 		"on a bridge without gateway": {

@@ -72,7 +72,7 @@ func TestRunnerThatIsKilledIsRepairedByTheNext(t *testing.T) {
 		for _, step := range steps {
 			name := "on a bridge, after: " + step
 			if options.PointToPoint {
-				name = "on a link of its own, after: " + step
+				name = "on its own link, after: " + step
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

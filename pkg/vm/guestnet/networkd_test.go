@@ -65,7 +65,7 @@ func TestNetworkdConfiguresGuests(t *testing.T) {
 				"default via 10.75.0.1 proto dhcp src 10.75.0.2 metric 1024 ",
 			},
 		},
-		"on a link of its own": {
+		"on its own link": {
 			options: podnet.PodOptions{IPv6: true, MTU: 1400, PointToPoint: true}, address: "inet 10.75.0.2/32",
 			router6: "default via fe80::ecee:eeff:feee:eeee proto ra",
 			routes: []string{

@@ -39,7 +39,7 @@ type router struct {
 }
 
 // routersOf returns the gateways of a pod's IPv6 routes, each once. A pod without gateways gets an entry that is not a
-// router, so that the guest is still told to request an address.
+// router, so that the guest still gets the advice to request an address.
 func routersOf(c Config) []router {
 	var routers []router
 	alias := RunnerAddress6

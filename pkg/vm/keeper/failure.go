@@ -11,7 +11,7 @@ import (
 // Reason is why a keeper ended, as given in the termination message.
 type Reason string
 
-// The Reasons. Those of all kinds of machines are here, so that each has an exit code of its own.
+// The Reasons. Those of all kinds of machines are here, so that each has its own exit code.
 const (
 	ReasonPoweredDown             Reason = "PoweredDown"
 	ReasonGuestShutDown           Reason = "GuestShutDown"

@@ -103,7 +103,7 @@ func (k *Keeper) keep(ctx context.Context, l *Launch) End {
 	return k.watch(ctx, g)
 }
 
-// SetPowerdown changes how long the guest may take to shut down, from the next time that it is told to.
+// SetPowerdown changes how long the guest may take to shut down, from the next time that it is asked to.
 func (k *Keeper) SetPowerdown(timeout time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// askParked is how often a parked machine is looked at.
+// askParked is how often a parked machine is checked.
 const askParked = time.Second
 
 // Park keeps the machine from being started until over says that it may be, or until ctx ends, whose error is returned.

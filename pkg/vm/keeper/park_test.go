@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestParkedMachineIsNeitherReadyNorStarted until it is told that it may be, or told to stop.
+// TestParkedMachineIsNeitherReadyNorStarted until it gets permission, or is asked to stop.
 func TestParkedMachineIsNeitherReadyNorStarted(t *testing.T) {
 	enough := errors.New("enough")
 	end := launch(t, func(k *Keeper, l *Launch) error {

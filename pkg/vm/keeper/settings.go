@@ -38,7 +38,7 @@ type Timeouts struct {
 	// Boot is how long the guest may take until it writes to a disk or sends a packet. After that it is considered
 	// hung, and the machine is reset; 0 never resets it. After each reset the time doubles.
 	Boot time.Duration
-	// Hold is how long the machine is kept running after it was told to stop, until it is released; 0 does not wait.
+	// Hold is how long the machine is kept running after it was asked to stop, until it is released; 0 does not wait.
 	Hold time.Duration
 	// Powerdown is how long the guest may take to shut down.
 	Powerdown time.Duration

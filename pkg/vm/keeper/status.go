@@ -19,11 +19,11 @@ const (
 	StateStarting State = "Starting"
 	// StateRunning means that the guest runs.
 	StateRunning State = "Running"
-	// StateHeld means that the keeper was told to stop and keeps the guest running until it is released.
+	// StateHeld means that the keeper was asked to stop and keeps the guest running until it is released.
 	StateHeld State = "Held"
 	// StatePoweringDown means that the guest was asked to shut down.
 	StatePoweringDown State = "PoweringDown"
-	// StateQuitting means that the guest did not shut down, and QEMU was told to quit.
+	// StateQuitting means that the guest did not shut down, and QEMU was ordered to quit.
 	StateQuitting State = "Quitting"
 	// StateKilling means that QEMU did not quit either, and is killed.
 	StateKilling State = "Killing"

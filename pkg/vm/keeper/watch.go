@@ -44,7 +44,7 @@ func (g *guest) leave() {
 	}
 }
 
-// endOfItself is the end of a machine that was not told to stop.
+// endOfItself is the end of a machine that was not asked to stop.
 func endOfItself(g *guest) End {
 	<-g.exited
 	<-g.attended

@@ -21,7 +21,7 @@ import (
 // the same time; each blob is downloaded once.
 //
 // Its images are in images/sha256-…, by the digest of the image's manifest: root.squashfs, and what is known of it in
-// image.json. Blobs are in blobs/sha256-… and blobs/repository-…, while they are downloaded and for a while after that,
+// image.json. Blobs are in blobs/sha256-… and blobs/repository-…, while they are downloaded and for some time after that,
 // because images share layers. Only the node's administrator may write to it.
 //
 // What was pulled with credentials of one pull is given to another one only if its registry sends it to that one too, or

@@ -167,7 +167,7 @@ func drain(ctx context.Context, from io.Reader, all bool) error {
 	return nil
 }
 
-// drained is how much is read between two looks at the context, in bytes.
+// drained is how much is read between two checks of the context, in bytes.
 const drained = 1 << 20
 
 // unreadable returns the error of an archive as one of its image.

@@ -13,7 +13,7 @@ type progress struct {
 
 	mu   sync.Mutex
 	tell func(string)
-	// total and done are bytes; last is when done was told, as before.
+	// total and done are bytes; last is when done was reported, as before.
 	total, done, before int64
 	last                time.Time
 }

@@ -195,7 +195,7 @@ func (p *pull) fill(ctx context.Context, asked, digest string, m *manifest) (_ I
 }
 
 // prove downloads the blobs of an image that is in the cache. Its manifest is no proof that a repository has it: a tenant
-// may have pushed the manifest of another tenant's image to a registry of their own, which has no layer of it.
+// may have pushed the manifest of another tenant's image to their own registry, which has no layer of it.
 func (p *pull) prove(ctx context.Context, m *manifest) (err error) {
 	blobs := append([]v1.Descriptor{*m.Config}, m.Layers...)
 	uses := make([]*blob, len(blobs))

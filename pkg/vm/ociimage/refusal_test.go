@@ -71,7 +71,7 @@ func (want refused) check(t *testing.T, reference string, err error) {
 	}
 }
 
-// TestRegistriesThatFail: what registries do wrong is told in their words, and nothing half is left. Blobs are those of
+// TestRegistriesThatFail: what registries do wrong is reported in their words, and nothing half is left. Blobs are those of
 // the lower layer of the image.
 func TestRegistriesThatFail(t *testing.T) {
 	needs(t, packer)

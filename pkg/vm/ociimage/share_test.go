@@ -23,7 +23,7 @@ import (
 	"github.com/kvm-operator/kvm-operator/pkg/vm/slots"
 )
 
-// order is what another process is told to get.
+// order is what another process is ordered to get.
 type order struct {
 	Directory, Reference string
 	Insecure             []string

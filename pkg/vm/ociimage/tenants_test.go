@@ -68,7 +68,7 @@ func (p private) lacks(t *testing.T) {
 }
 
 // TestAManifestIsNoProofOfItsLayers: a tenant who knows digests, or a whole manifest, of another tenant's image serves them
-// from a registry of their own. That gives them no layer that they do not have.
+// from their own registry. That gives them no layer that they do not have.
 func TestAManifestIsNoProofOfItsLayers(t *testing.T) {
 	needs(t, packer)
 	for name, push := range map[string]func(p private) string{

@@ -153,7 +153,7 @@ func TestRegistryThatRecoversIsAskedAgain(t *testing.T) {
 				t.Errorf("it was asked at %v", at)
 			}
 			if n := lines.count("trying again"); n < 2 { // that of a broken connection may be one of the transport
-				t.Errorf("%d retries were told", n)
+				t.Errorf("%d retries were reported", n)
 			}
 		})
 	}

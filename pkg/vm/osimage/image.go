@@ -136,7 +136,7 @@ func (f File) validate() error {
 	return nil
 }
 
-// verifiable reports whether a wrong file can be told from the right one.
+// verifiable reports whether a wrong file can be distinguished from the right one.
 func (f File) verifiable() bool { return f.SHA256 != "" || f.signature() != "" }
 
 // signature returns the URL of the file's signature. A file of Flatcar without any other verification must have one.

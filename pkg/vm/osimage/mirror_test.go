@@ -296,7 +296,7 @@ func ring(t *testing.T, entities ...*openpgp.Entity) *Keyring {
 	return keys
 }
 
-// order is what another process is told to get.
+// order is what another process is ordered to get.
 type order struct {
 	Directory string
 	Image     Image

@@ -111,7 +111,7 @@ func has(what string) bool {
 	return err == nil
 }
 
-// accept starts the machine paused and checks that it quits when told to. QEMU must not print any message.
+// accept starts the machine paused and checks that it quits when asked to. QEMU must not print any message.
 func accept(t *testing.T, binary, directory string, m Machine) {
 	// Whether KVM works here is another matter. KVM's command line differs from TCG's in two options, which have no
 	// files.

@@ -84,7 +84,7 @@ func TestEndOfTheConnectionFailsAllCalls(t *testing.T) {
 			p.say(`{"error": {"class": "GenericError", "desc": "JSON parse error"}}`)
 		}, true},
 		"a reply comes that none awaits": {func(p *peer, _ *qmp.Client) { p.say(`{"return": {}, "id": 4711}`) }, true},
-		"a line without end comes":       {func(p *peer, _ *qmp.Client) { fmt.Fprint(p.conn, strings.Repeat(" x", 9<<20)) }, true},
+		"an endless line comes":          {func(p *peer, _ *qmp.Client) { fmt.Fprint(p.conn, strings.Repeat(" x", 9<<20)) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clients := make(chan *qmp.Client, 1)

@@ -116,7 +116,7 @@ func TestSetCPUs(t *testing.T) {
 			machine: &machine{qemu: 10, slots: cpuSlots(4, "", "a", "b"), unplug: guests["releases it"]}, n: 2,
 			sent: []string{"object-add kvm-operator-removed-b", "device_del b"},
 		},
-		"adding after that, under an id of its own": {
+		"adding after that, under its own id": {
 			machine: &machine{qemu: 10, slots: cpuSlots(4, "", "cpu-1"), objects: []string{"kvm-operator-removed-cpu-2"}}, n: 3,
 			sent: []string{"device_add cpu-3"},
 		},

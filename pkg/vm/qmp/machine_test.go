@@ -15,7 +15,7 @@ import (
 // short is a patience for guests that do nothing.
 const short = 50 * time.Millisecond
 
-// machine is a scripted machine: it keeps as much state as live changes look at and misbehaves as told.
+// machine is a scripted machine: it keeps as much state as live changes read and misbehaves as ordered.
 type machine struct {
 	mu sync.Mutex
 

@@ -51,7 +51,7 @@ func TestSlowSubscriberDelaysNoOtherAndLosesNothing(t *testing.T) {
 	}
 }
 
-// TestEventsThatWaitAreBounded: a guest that makes QEMU send events without end fills no memory.
+// TestEventsThatWaitAreBounded: a guest that makes QEMU send endless events fills no memory.
 func TestEventsThatWaitAreBounded(t *testing.T) {
 	const queued, events = 1 << 14, 3 << 14
 	c := connect(t, func(p *peer) {

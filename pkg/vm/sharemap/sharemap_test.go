@@ -120,7 +120,7 @@ func TestConvertedShareStaysAsItIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat(late); err != nil || info.Sys().(*syscall.Stat_t).Uid != 0 {
-		t.Errorf("every file was looked at: %v", err)
+		t.Errorf("every file was checked: %v", err)
 	}
 	s.Whole = true
 	if err := s.Convert(); err != nil {

@@ -83,7 +83,7 @@ func TestWaitingEndsWithItsContext(t *testing.T) {
 		}
 	}})
 	if !errors.Is(err, over) || told != 1 {
-		t.Errorf("the error is %v, and %d were told", err, told)
+		t.Errorf("the error is %v, and %d were reported", err, told)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestUsedSlotsStay(t *testing.T) {
 	}
 }
 
-// TestDirectoryThatIsAFile is told, and one that is missing has nothing to prune.
+// TestDirectoryThatIsAFile is an error, and one that is missing has nothing to prune.
 func TestDirectoryThatIsAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	try(t, os.WriteFile(file, nil, 0o600))

@@ -257,7 +257,7 @@ func TestForgedAnswers(t *testing.T) {
 	}
 }
 
-// TestNoResolverAnswers: the guest is told, and the sockets are closed.
+// TestNoResolverAnswers: the guest gets an error, and the sockets are closed.
 func TestNoResolverAnswers(t *testing.T) {
 	at := newResolver(t, silent).at
 	g, _ := newGuest(t, func(o *Options) { o.Resolvers = []netip.AddrPort{at, at, at} })

@@ -114,7 +114,7 @@ func TestPortsThatAreTaken(t *testing.T) {
 	}
 }
 
-// TestPortsWithTwoNumbers: the host's port differs from the guest's, and each has an address of its own.
+// TestPortsWithTwoNumbers: the host's port differs from the guest's, and each has its own address.
 func TestPortsWithTwoNumbers(t *testing.T) {
 	one, other := unused(t), unused(t)
 	elsewhere := netip.MustParseAddr("127.0.0.2")
@@ -160,7 +160,7 @@ func TestPortsWithTwoNumbers(t *testing.T) {
 	}
 }
 
-// TestPortsAreOpenBeforeTheGuest: Open alone takes the ports, and a client that comes too early is told within a while.
+// TestPortsAreOpenBeforeTheGuest: Open alone takes the ports, and a client that comes too early gets an error within some time.
 func TestPortsAreOpenBeforeTheGuest(t *testing.T) {
 	port := unused(t)
 	n, err := Open(optionsOf(func(o *Options) { o.Ports = []Port{{Protocol: TCP, Host: port, Guest: 80}} }))

@@ -32,7 +32,7 @@ func ownAddresses(t *testing.T) []netip.Addr {
 }
 
 // TestGuestThatScans: a guest with the strict floor and everything allowed by its owner tries what it must not reach, by
-// TCP and UDP. It is told at once, nothing arrives, and the events name each destination.
+// TCP and UDP. It is refused at once, nothing arrives, and the events name each destination.
 func TestGuestThatScans(t *testing.T) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -68,7 +68,7 @@ func TestGuestThatScans(t *testing.T) {
 			t.Errorf("the guest is connected to %s", to)
 		}
 		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("the guest is told nothing of %s", to)
+			t.Errorf("the guest gets no answer about %s", to)
 		}
 		g.send(t, to, "anything there?")
 	}

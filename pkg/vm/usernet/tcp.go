@@ -174,7 +174,7 @@ func (n *Network) splice(outside *net.TCPConn, guest *inside, buffer int) {
 }
 
 // pass copies one direction. If it breaks, the other direction is broken as well, because an abnormal end must not look
-// like a normal one. Once one direction has ended, the other may be silent only for a while.
+// like a normal one. Once one direction has ended, the other may be silent only for some time.
 func pass(to, from stream, half *atomic.Bool, broken func()) {
 	buffer := make([]byte, copySize)
 	for {

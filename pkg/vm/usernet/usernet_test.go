@@ -276,7 +276,7 @@ func TestOthersConnectToTheGuest(t *testing.T) {
 	}
 }
 
-// TestClosedPortsOfTheGuest: a client is told at once, and the runner gets the operating system's error.
+// TestClosedPortsOfTheGuest: a client gets an error at once, and the runner gets the operating system's error.
 func TestClosedPortsOfTheGuest(t *testing.T) {
 	free, address := listen(t)
 	_ = free.Close()

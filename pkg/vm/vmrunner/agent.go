@@ -34,7 +34,7 @@ type agent struct {
 	// info is what the agent says; nil if none answers.
 	info    *guestagent.OSInfo
 	problem string
-	// answered says that the guest had an agent when its machine was told to stop.
+	// answered says that the guest had an agent when its machine was asked to stop.
 	answered bool
 	*news
 }
@@ -67,7 +67,7 @@ func (a *agent) dial(ctx context.Context) (*guestagent.Client, error) {
 	return guestagent.Dial(ctx, a.path)
 }
 
-// follow asks the agent until it does not answer. It asks for the system again and again, because another one may have
+// follow asks the agent until it does not answer. It asks for the system repeatedly, because another one may have
 // booted.
 func (a *agent) follow(ctx context.Context, client *guestagent.Client) error {
 	look := time.NewTicker(pingEvery)

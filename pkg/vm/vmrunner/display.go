@@ -27,7 +27,7 @@ type display struct {
 	log      *slog.Logger
 
 	mu sync.Mutex
-	// set is what QEMU was told last; told says that it was told something.
+	// set is what QEMU got last; told says that it got something.
 	set  access
 	told bool
 	// serial is how often a password was set.

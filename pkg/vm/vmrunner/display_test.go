@@ -30,7 +30,7 @@ func TestSecretOfADisplay(t *testing.T) {
 		"a password in Greek":      {password: file("κωδικός"), want: access{"κωδικός", "never"}},
 		"never":                    {password: file(password), expiry: file("never\n"), want: access{password, "never"}},
 		"now":                      {password: file(password), expiry: file("now"), want: access{password, "now"}},
-		"in a while":               {password: file(password), expiry: file("+30"), want: access{password, "+30"}},
+		"in some time":             {password: file(password), expiry: file("+30"), want: access{password, "+30"}},
 		"at a time":                {password: file(password), expiry: file("1800000000"), want: access{password, "1800000000"}},
 		"no expiry that QEMU has":  {password: file(password), expiry: file("tomorrow"), wrong: "none of now, never"},
 		"an empty expiry":          {password: file(password), expiry: file(""), wrong: "none of now, never"},

@@ -40,7 +40,7 @@ type beginning string
 const (
 	// boots starts the machine.
 	boots beginning = "boots"
-	// waits parks the machine for a while, in which the operator can replace the pod.
+	// waits parks the machine for some time, in which the operator can replace the pod.
 	waits beginning = "waits"
 	// stays parks the machine until the pod ends.
 	stays beginning = "stays"

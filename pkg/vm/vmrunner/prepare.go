@@ -117,7 +117,7 @@ func (p *preparation) chooseAccelerator(ctx context.Context) (err error) {
 }
 
 // setMemory tells the guest's balloon how much memory the guest is to have. A guest that has no driver keeps all of it,
-// so a machine that cannot be told runs, too.
+// so the machine runs even if this fails.
 func (p *preparation) setMemory(ctx context.Context, monitor *qmp.Client) {
 	if p.live.CurrentRAM >= p.settings.Machine.MaximumRAM {
 		return

@@ -34,7 +34,7 @@ func build(s *state.Cluster) (apply.Desired, error) {
 	}
 	for _, n := range s.Retiring {
 		if s.Restore.Halted() {
-			// Masters that have left the spec since then are part of the old etcd. They must not join the restored one.
+			// Masters that were removed from the spec since then are part of the old etcd. They must not join the restored one.
 			desired.Objects = append(desired.Objects, haltedAsItIs(s, n))
 			continue
 		}

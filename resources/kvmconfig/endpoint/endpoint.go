@@ -32,7 +32,7 @@ func (handler) Name() string { return "endpoint" }
 // EnsureCreated waits until the pod is in no EndpointSlice, or is marked there as terminating, for five seconds at most.
 func (handler) EnsureCreated(_ context.Context, s *drain.State) (chain.Outcome, error) {
 	m := s.Machine
-	// A pod that is not deleted is not drained: only what its condition says is put right.
+	// A pod that is not deleted is not drained: only its condition is corrected.
 	hurries := s.Unowned || s.Pod.DeletionTimestamp == nil || m.Stopped || m.Released != "" || m.Unconditional() || m.Waited >= patience
 	if !hurries && slices.ContainsFunc(s.Slices, func(slice discoveryv1.EndpointSlice) bool { return gets(slice, s) }) {
 		return chain.Wait("GetsTraffic", "waits until no Service sends traffic to the pod", again), nil

@@ -62,8 +62,8 @@ func TestADrainWaitsForTheEndpoints(t *testing.T) {
 	}
 }
 
-// TestAPodThatStaysIsNotWaitedFor: a pod that is not deleted may get traffic for as long as it runs. What its condition
-// says wrongly is put right meanwhile.
+// TestAPodThatStaysIsNotWaitedFor: a pod that is not deleted may get traffic for as long as it runs. A wrong
+// condition is corrected meanwhile.
 func TestAPodThatStaysIsNotWaitedFor(t *testing.T) {
 	s := &drain.State{
 		Pod:    &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1"}},

@@ -151,10 +151,10 @@ func TestMastersThatTerminateAreTheLastChoice(t *testing.T) {
 		nodes, retiring []state.Node
 		want            string
 	}{
-		"one stays":                           {nodes: []state.Node{master("m0", "10.0.0.1", true), master("m1", "10.0.0.2", false)}, want: is},
-		"one that leaves the spec stays":      {nodes: []state.Node{master("m0", "10.0.0.1", true)}, retiring: []state.Node{master("m1", "10.0.0.2", false)}, want: is},
-		"all go":                              {nodes: []state.Node{master("m0", "10.0.0.1", true), master("m1", "10.0.0.2", true)}, want: goes + ", " + goes},
-		"the last one has left the spec, too": {retiring: []state.Node{master("m1", "10.0.0.2", true)}, want: goes},
+		"one stays": {nodes: []state.Node{master("m0", "10.0.0.1", true), master("m1", "10.0.0.2", false)}, want: is},
+		"one that is removed from the spec stays": {nodes: []state.Node{master("m0", "10.0.0.1", true)}, retiring: []state.Node{master("m1", "10.0.0.2", false)}, want: is},
+		"all go": {nodes: []state.Node{master("m0", "10.0.0.1", true), master("m1", "10.0.0.2", true)}, want: goes + ", " + goes},
+		"the last one was removed from the spec, too": {retiring: []state.Node{master("m1", "10.0.0.2", true)}, want: goes},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := states(t, &state.Cluster{Config: fixture.MakeCluster("abc").Obj(), Nodes: test.nodes, Retiring: test.retiring})

@@ -40,10 +40,10 @@ func TestDecide(t *testing.T) {
 		"no member is queried, and no API server is": {founders: []string{"m1"}, gone: true, want: "Done"},
 		"no member answers, and a master is added":   {etcd: unreachable, founders: []string{"m0"}, want: "Wait Unreachable: no member answers"},
 		"no member answers, and a master goes":       {etcd: unreachable, founders: []string{"m1"}, retiring: 1, want: "Wait Unreachable: no member answers"},
-		"a founder has left the spec": {etcd: unreachable, founders: []string{"m1", "m2", "m3"}, held: []string{"m2", "m3"},
+		"a founder was removed from the spec": {etcd: unreachable, founders: []string{"m1", "m2", "m3"}, held: []string{"m2", "m3"},
 			want: "Wait Founding: etcd is being founded by masters m1, m2, m3; masters m2, m3 were removed from the spec and are kept until it is founded: " +
 				"etcd needs a majority of its founding members; if too few of them can run, and the cluster has never been in use, delete the KVMConfig and create it again"},
-		"a founder has left the spec, and etcd has begun": {etcd: at(etcd.Remove, etcd.ReasonLeaving), founders: []string{"m1", "m2"}, held: []string{"m2"},
+		"a founder was removed from the spec, and etcd has begun": {etcd: at(etcd.Remove, etcd.ReasonLeaving), founders: []string{"m1", "m2"}, held: []string{"m2"},
 			want: "Wait Leaving: because"},
 		"whole": {etcd: at(etcd.None, ""), founders: []string{"m1"}, want: "Done"},
 		"a master has just left": {etcd: at(etcd.None, ""), founders: []string{"m1"}, retiring: 1,

@@ -68,7 +68,7 @@ func (h handler) EnsureCreated(ctx context.Context, m *state.Machines) (chain.Ou
 
 // strays reports Nodes that are Ready without a pod: a machine that the management cluster no longer knows, or a client
 // that has kept the certificate of a removed node. It blocks nothing, because a pod that was deleted by force leaves
-// such a Node for a while.
+// such a Node for some time.
 func strays(names []string) chain.Outcome {
 	done := chain.Done()
 	if len(names) == 0 {

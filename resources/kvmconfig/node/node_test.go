@@ -24,7 +24,7 @@ func TestOnlyNodesWithoutAMachineAreStale(t *testing.T) {
 		want           bool
 	}{
 		"a Node whose pod is gone":                             {ready: "False", ours: true, want: true},
-		"one that has not reported for a while":                {ready: "Unknown", ours: true, want: true},
+		"one that has not reported for some time":              {ready: "Unknown", ours: true, want: true},
 		"one that has never reported":                          {ours: true, want: true},
 		"one that reports without a pod runs somewhere":        {ready: "True", ours: true},
 		"one whose pod exists may come back":                   {ready: "Unknown", ours: true, pod: true},

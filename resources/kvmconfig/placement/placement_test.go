@@ -81,7 +81,7 @@ func TestMasterStaysWhereItsDataIs(t *testing.T) {
 			s.Nodes[0].EtcdHost, s.Nodes[0].Pods = test.known, test.pods
 			check(t, s, &s.Nodes[0], test.wantPlaced, test.wantHost, test.wantState)
 		})
-		t.Run(name+", and it has left the spec", func(t *testing.T) {
+		t.Run(name+", and it was removed from the spec", func(t *testing.T) {
 			retiring := []state.Node{{ID: "m7", Role: key.RoleMaster, EtcdHost: test.known, Pods: test.pods}}
 			s := &state.Cluster{Config: fixture.MakeCluster("abc12").Obj(), Retiring: retiring}
 			check(t, s, &s.Retiring[0], test.wantPlaced, test.wantHost, test.wantState)

@@ -73,7 +73,7 @@ func (handler) EnsureDeleted(context.Context, *drain.State) (chain.Outcome, erro
 
 func wait(d drain.Decision) chain.Outcome { return chain.Wait(string(d.Reason), d.Message, d.After) }
 
-// confirm records that the release of a master is confirmed before its runner is told. A host that shuts down does not
+// confirm records that the release of a master is confirmed before its runner gets the order. A host that shuts down does not
 // wait, and its kubelet changes the pod at the same time, so there the record does not depend on what was seen.
 func (h handler) confirm(ctx context.Context, s *drain.State, d drain.Decision) error {
 	said, write := drain.Held(drain.Releasing, "etcd does not need this master for quorum; the operator asks the runner to power the machine down"), h.drainer.ReportAsSeen
@@ -107,7 +107,7 @@ func (h handler) hold(ctx context.Context, s *drain.State, d drain.Decision) err
 	return h.drainer.Report(ctx, s, said)
 }
 
-// release records the release of a machine only after its runner has been told.
+// release records the release of a machine only after its runner has got the order.
 func (h handler) release(ctx context.Context, s *drain.State, d drain.Decision) error {
 	err := h.drainer.Release(ctx, s)
 	said := drain.Held(d.Reason, d.Message)

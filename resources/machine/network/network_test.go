@@ -44,7 +44,7 @@ func TestNetworks(t *testing.T) {
 	}{
 		"ready":                         {state("small", lan(ready("True"))), done, ""},
 		"ready, and another problem":    {state("huge", lan(ready("True"))), done, ""},
-		"not looked at yet":             {state("small", lan()), chain.Wait(v1alpha1.ReasonPending, "waits for the NetworkAttachmentDefinition of NetworkConfiguration ci/lan", 0), ""},
+		"not reconciled yet":            {state("small", lan()), chain.Wait(v1alpha1.ReasonPending, "waits for the NetworkAttachmentDefinition of NetworkConfiguration ci/lan", 0), ""},
 		"failed":                        {state("small", lan(ready("False"))), chain.Outcome{}, v1alpha1.NetworkAttachmentFailed},
 		"missing":                       {state("small", nil), chain.Outcome{}, v1alpha1.NetworkConfigurationNotFound},
 		"missing, and a problem before": {state("huge", nil), chain.Outcome{}, v1alpha1.NetworkConfigurationNotFound},

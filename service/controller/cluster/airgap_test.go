@@ -24,7 +24,7 @@ var (
 func TestAirGappedClusterNamesNoOtherHost(t *testing.T) {
 	for name, image := range map[string]*v1alpha1.GuestImage{
 		"the default image": nil,
-		"an image of its own": {
+		"its own image": {
 			Name: "own", Kernel: v1alpha1.ImageFile{URL: "https://files.corp.example/vmlinuz"}, Initrd: v1alpha1.ImageFile{URL: "https://files.corp.example/initrd"},
 		},
 	} {
@@ -80,10 +80,10 @@ func namesNoOtherHost(t *testing.T, guest *v1alpha1.GuestImage) {
 		}
 	}
 	if downloads == 0 {
-		t.Error("no runner is told where its guest image is: it asks Flatcar")
+		t.Error("no runner learns where its guest image is: it asks Flatcar")
 	}
 	if inside < 3 {
-		t.Errorf("only %d images of add-ons are looked at", inside)
+		t.Errorf("only %d images of add-ons are checked", inside)
 	}
 	if asked < 25 {
 		t.Errorf("only %d hosts are named: the test does not see what it looks for", asked)

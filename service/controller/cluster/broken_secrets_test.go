@@ -125,7 +125,7 @@ func TestKeysStandInSecretsOnly(t *testing.T) {
 		}
 	}
 	if !inBootData["private key"] || !inBootData[token] || !inBootData[encryption] {
-		t.Errorf("the test looks at the wrong place: it finds only %v in the private halves of boot data", inBootData)
+		t.Errorf("the test searches the wrong place: it finds only %v in the private halves of boot data", inBootData)
 	}
 }
 

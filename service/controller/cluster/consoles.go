@@ -87,5 +87,5 @@ func boundConsoles(nodes []v1alpha1.NodeStatus) {
 // clusters.
 const hungPerRest = 4
 
-// silence has the pods that did not respond in time; each is skipped for a while.
+// silence has the pods that did not respond in time; each is skipped for some time.
 type silence = hold.Held[types.NamespacedName, struct{}]

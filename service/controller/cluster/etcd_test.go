@@ -342,7 +342,7 @@ func TestARolloutDoesNotSpreadToMastersWhoseHostsBoot(t *testing.T) {
 			t.Errorf("%s: others are replaced (-want +got):\n%s", name, diff)
 		}
 		if s.MinoritySince == nil || !s.MinoritySince.Time.Equal(now.Add(-test.since)) {
-			t.Errorf("%s: the majority is told to be lost since %v", name, s.MinoritySince)
+			t.Errorf("%s: the majority is reported as lost since %v", name, s.MinoritySince)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func TestPassThatTookTooLongIsToldOf(t *testing.T) {
 				t.Fatal(getErr)
 			}
 			if told := len(read.Status.Conditions) > 0; told != test.told || (err == nil) != test.told {
-				t.Errorf("it is told: %t (%v), want %t", told, err, test.told)
+				t.Errorf("it is reported: %t (%v), want %t", told, err, test.told)
 			}
 		})
 	}

@@ -123,7 +123,7 @@ func TestLegacyConditions(t *testing.T) {
 }
 
 // TestLegacyStatusComesToRest starts from every state of the table above: if nothing else changes, some pass has to
-// change nothing, because the status of an idle cluster would be written without end otherwise.
+// change nothing, because the status of an idle cluster would be written endlessly otherwise.
 func TestLegacyStatusComesToRest(t *testing.T) {
 	for _, start := range []string{"", "Creating |", "Created |", "Created | 1.0.0", "Updating Created | 1.0.0", "Updated Created | 1.0.0 2.0.0", "Updated Created | 2.0.0 1.0.0"} {
 		for _, desired := range []string{"", "1.0.0", "2.0.0", "3.0.0"} {

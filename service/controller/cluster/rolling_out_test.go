@@ -95,7 +95,7 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 			func(_ *scenario, w *world) { notReady(&w.Pods[2]) },
 			outline{all, "", "NodesNotReady: worker w1aaa: node pod worker-w1aaa-574dd54b85-x2x2x is not Ready"},
 		},
-		"a worker has left": {
+		"a worker was removed": {
 			func(s *scenario, w *world) {
 				s.config = fixture.MakeCluster("ab1cd").Workers(1).Obj()
 				drains(&w.Pods[2])
@@ -103,7 +103,7 @@ func TestChangesRollThroughTheNodes(t *testing.T) {
 			outline{"master-m0aaa worker-w0aaa", "", "NodesLeaving: worker w1aaa: it was removed from the spec; " +
 				"node pod worker-w1aaa-574dd54b85-x2x2x is being drained (Draining): waits for default/web"},
 		},
-		"a worker has left, and another one is away": {
+		"a worker was removed, and another one is away": {
 			func(s *scenario, w *world) {
 				s.config = fixture.MakeCluster("ab1cd").Workers(1).Obj()
 				drains(&w.Pods[2])

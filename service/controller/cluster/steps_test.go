@@ -121,7 +121,7 @@ func TestConsoleOfANodeThatHangs(t *testing.T) {
 				t.Errorf("other consoles were asked for (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(row.told, told); diff != "" {
-				t.Errorf("something else was told (-want +got):\n%s", diff)
+				t.Errorf("something else was reported (-want +got):\n%s", diff)
 			}
 			if got := config.Status.Nodes[0].Console; got != row.console {
 				t.Errorf("the status shows %q, want %q", got, row.console)
@@ -130,7 +130,7 @@ func TestConsoleOfANodeThatHangs(t *testing.T) {
 	}
 }
 
-// TestMastersDoNotWaitForEver covers emulated masters whose first two hang for good, so that no more events come: the
+// TestMastersDoNotWaitForEver covers emulated masters whose first two hang permanently, so that no more events come: the
 // operator returns in time to start the third one.
 func TestMastersDoNotWaitForEver(t *testing.T) {
 	clock := testingclock.NewFakePassiveClock(now)

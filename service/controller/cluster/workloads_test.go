@@ -27,9 +27,9 @@ func TestVotesOfClustersThatWereNotQueried(t *testing.T) {
 		asked bool
 	}{
 		{"before the first look", func() {}, etcd.VoteAwaited, false},
-		{"when they are looked at", func() { m.want(name, etcd.Access{}, nil) }, etcd.VoteAwaited, false},
+		{"when they are observed", func() { m.want(name, etcd.Access{}, nil) }, etcd.VoteAwaited, false},
 		{"when they are left as they are", func() { m.unmanage(name) }, etcd.VoteUnknown, true},
-		{"when they are looked at again", func() { m.want(name, etcd.Access{}, nil) }, etcd.VoteAwaited, false},
+		{"when they are observed again", func() { m.want(name, etcd.Access{}, nil) }, etcd.VoteAwaited, false},
 		{"when the cluster is gone", func() { m.forget(name) }, etcd.VoteAwaited, false},
 	} {
 		step.do()

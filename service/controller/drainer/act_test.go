@@ -89,7 +89,7 @@ func TestRefusalsAreTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, refusals(test.cordon, pods, test.answers)); diff != "" {
-				t.Errorf("something else is told (-want +got):\n%s", diff)
+				t.Errorf("something else is reported (-want +got):\n%s", diff)
 			}
 		})
 	}

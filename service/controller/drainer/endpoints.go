@@ -31,7 +31,7 @@ func Kinds() []client.Object { return apply.Kinds(Resources()) }
 // Resources are the handlers of the chain that are functions from the state to objects.
 func Resources() []apply.Resource[*state.Cluster] { return apply.Resources(newEndpointsChain(nil)) }
 
-// Endpoints is the only writer of the addresses behind the Services of a cluster. It has workers of its own, so that
+// Endpoints is the only writer of the addresses behind the Services of a cluster. It has its own workers, so that
 // neither a drain nor a cluster whose other objects cannot be written delays it.
 type Endpoints struct {
 	observe.Follower

@@ -15,7 +15,7 @@ import (
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// deleted returns a scheduled pod that was deleted a while ago, with a grace period.
+// deleted returns a scheduled pod that was deleted some time ago, with a grace period.
 func deleted(ago, grace time.Duration) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

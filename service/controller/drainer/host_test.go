@@ -43,7 +43,7 @@ func TestHostThatShutsDown(t *testing.T) {
 				want = []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}}}
 			}
 			if diff := cmp.Diff(want, r.onHost(t.Context(), host)); diff != "" {
-				t.Errorf("other pods are looked at (-want +got):\n%s", diff)
+				t.Errorf("other pods are considered (-want +got):\n%s", diff)
 			}
 			if r.concerns(t.Context(), pod) != test.want || r.concerns(t.Context(), elsewhere) {
 				t.Error("another pod is on its way out")

@@ -47,7 +47,7 @@ type Reconciler struct {
 	References client.Reader
 	Sessions   Sessions
 	Settings   vitistack.Settings
-	// Interval is how often each Machine is looked at without an event, and Workers is how many are at a time.
+	// Interval is how often each Machine is reconciled without an event, and Workers is how many are at a time.
 	Interval time.Duration
 	Workers  int
 	Metrics  *Metrics

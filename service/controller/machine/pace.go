@@ -24,7 +24,7 @@ type pace struct {
 func newPace() *pace { return &pace{waiting: map[types.NamespacedName]time.Time{}} }
 
 // waits returns whether a status that differs from the stored one is to be written later. A phase, what Ready says and
-// whether the spec was looked at are told at once, with all details.
+// whether the spec was reconciled are written at once, with all details.
 func (p *pace) waits(machine types.NamespacedName, stored, next *v1alpha1.MachineStatus, now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -34,7 +34,7 @@ type Reconciler struct {
 	// Networks is the session of NetworkConfigurations, and Multus that of NetworkAttachmentDefinitions.
 	Networks, Multus *late.Session
 	Settings         vitistack.Settings
-	// Interval is how often each NetworkConfiguration is looked at without an event.
+	// Interval is how often each NetworkConfiguration is reconciled without an event.
 	Interval time.Duration
 	Clock    clock.PassiveClock
 	// Outdated returns what the definitions lack: nothing is reconciled then.

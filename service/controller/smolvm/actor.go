@@ -26,7 +26,7 @@ var deeds = map[machinestep.Action]string{
 	machinestep.Resize: v1alpha1.ReasonResizing, machinestep.Delete: v1alpha1.ReasonDeleting,
 }
 
-// Do takes the step of a state. Of one that is tried again and again, the first attempt is reported.
+// Do takes the step of a state. Of one that is tried repeatedly, the first attempt is reported.
 func (a actor) Do(_ context.Context, s *state.State) state.Progress {
 	vm, node, machine := s.VM, s.VM.Status.NodeName, machinespec.Name(s.VM)
 	if s.Step.Action == machinestep.Release {

@@ -16,7 +16,7 @@ import (
 // maxNote bounds the note of an event, in bytes; the API server takes 1 kB.
 const maxNote = 1000
 
-// quiet are the reasons of the condition Reconciled that are no news, or have events of their own.
+// quiet are the reasons of the condition Reconciled that are no news, or have their own events.
 var quiet = []string{
 	v1alpha1.ReasonReconciled, v1alpha1.ReasonRuntimePending, v1alpha1.ReasonStartPending, v1alpha1.ReasonAwaitingNodeAssignment,
 	v1alpha1.ReasonStopping, v1alpha1.ReasonResizing, v1alpha1.ReasonDeleting,

@@ -159,7 +159,7 @@ const (
 )
 
 // observe takes over what the runtime reports, as far as the API takes it: a status that is refused would be written
-// again and again.
+// repeatedly.
 func observe(next *v1alpha1.SmolVMStatus, m *api.Machine) {
 	next.RuntimePID, next.ExitCode, next.StartTime = nil, nil, nil
 	if m.PID > 0 && m.PID <= math.MaxInt32 {

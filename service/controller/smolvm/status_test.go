@@ -188,7 +188,7 @@ func describe(s v1alpha1.SmolVMStatus) string {
 }
 
 // TestNoStatusIsRefused: whatever a runtime answers, and whatever state it is in, the status is one that the API server
-// takes, and one that is not written again and again.
+// takes, and one that is not written repeatedly.
 func TestNoStatusIsRefused(t *testing.T) {
 	hostile := func(o *state.Observed) {
 		m := o.Runtime.Machine

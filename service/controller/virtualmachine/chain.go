@@ -36,7 +36,7 @@ func newChain(e *apply.Engine, a acts, password func() string) chain.Chain[*virt
 		{Handler: display.NewSecret(password).Handle(e), Condition: ConditionObjects},
 		{Handler: service.New().Handle(e), Condition: ConditionObjects},
 		{Handler: configmap.New().Handle(e), Condition: ConditionObjects},
-		// Before the StatefulSet, so that a machine whose guest shut down for good gets no other pod.
+		// Before the StatefulSet, so that a machine whose guest shut down permanently gets no other pod.
 		{Handler: guestshutdown.New(a), Condition: ConditionRunning},
 		// A pod may not start before its configuration is there, all of it.
 		{Handler: statefulset.New().Handle(e), Needs: []string{"configmap", "cloudinit", "displaysecret"}, Condition: ConditionObjects},

@@ -48,7 +48,7 @@ func TestStatusOfAMachineThatHasNotChangedIsNotWritten(t *testing.T) {
 	}
 }
 
-// TestWordsOfAHostFitAStatus: the API server refuses a status with a message of more than 32 KiB, and then nothing is told.
+// TestWordsOfAHostFitAStatus: the API server refuses a status with a message of more than 32 KiB, and then nothing is reported.
 func TestWordsOfAHostFitAStatus(t *testing.T) {
 	const most = 32 << 10
 	vm := &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "try"}}

@@ -75,7 +75,7 @@ func Start(command Command) (*Process, error) {
 }
 
 // start forks from its own operating system thread, which waits for the child's end. The kernel sends the parent-death
-// signal when the forking *thread* ends, and Go ends threads at will (golang/go#27505).
+// signal when the forking *thread* ends, and Go may end a thread at any time (golang/go#27505).
 func (p *Process) start() error {
 	started := make(chan error)
 	go func() {

@@ -42,7 +42,7 @@ func TestServerTellsItsNameToTheClient(t *testing.T) {
 	}
 	cancel()
 	if err := <-ended; err != nil {
-		t.Errorf("a server that is told to end: %v", err)
+		t.Errorf("a server that is asked to end: %v", err)
 	}
 }
 

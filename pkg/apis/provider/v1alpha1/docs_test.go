@@ -33,7 +33,7 @@ func TestTheExamplesAreAccepted(t *testing.T) {
 }
 
 // TestEveryFieldIsDocumented looks for every field in the page of its CRD. Machines of masters and workers are the same,
-// and conditions have a section of their own.
+// and conditions have their own section.
 func TestEveryFieldIsDocumented(t *testing.T) {
 	for page, file := range map[string]string{"kvmconfig.md": clusters, "release.md": releases} {
 		content, err := os.ReadFile(root + "/docs/" + page)

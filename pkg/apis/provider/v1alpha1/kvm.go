@@ -36,7 +36,7 @@ const (
 // KVM is the workload cluster as the hosts see it.
 //
 // No file system can shrink under a running etcd, and no volume plugin tries; so the volumes of etcd only ever grow,
-// counting from the 15Gi that they have when no size is given. A size that is no quantity has a rule of its own; one with an
+// counting from the 15Gi that they have when no size is given. A size that is no quantity has its own rule; one with an
 // exponent of many digits would keep the API server busy for minutes.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.etcd) && has(self.etcd.size) && (string(self.etcd.size).matches('[eE].{4}') || !isQuantity(string(self.etcd.size))) || has(oldSelf.etcd) && has(oldSelf.etcd.size) && (string(oldSelf.etcd.size).matches('[eE].{4}') || !isQuantity(string(oldSelf.etcd.size))) || !quantity(has(self.etcd) && has(self.etcd.size) ? string(self.etcd.size) : '15Gi').isLessThan(quantity(has(oldSelf.etcd) && has(oldSelf.etcd.size) ? string(oldSelf.etcd.size) : '15Gi'))",fieldPath=".etcd.size",message="must not shrink, because volumes can only grow (15Gi when left out); set it back or raise it"

@@ -207,7 +207,7 @@ func TestValuesAtTheLimitsAreAccepted(t *testing.T) {
 }
 
 // TestTheLargestMachineIsAffordable creates and updates an object with as many entries as the schema allows, each with as
-// much for the rules to look at as fits. The API server gives up on an object whose rules cost too much.
+// much for the rules to check as fits. The API server gives up on an object whose rules cost too much.
 func TestTheLargestMachineIsAffordable(t *testing.T) {
 	var disks, networks []any
 	for i := range 32 {

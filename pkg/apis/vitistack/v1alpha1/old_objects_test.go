@@ -120,7 +120,7 @@ func readOldClasses(t *testing.T, upgraded client.Client) {
 	}
 }
 
-// upgrade starts an API server of its own, stores testdata/old.yaml there, and replaces the CRDs.
+// upgrade starts its own API server, stores testdata/old.yaml there, and replaces the CRDs.
 func upgrade(t *testing.T) client.Client {
 	t.Helper()
 	environment := &envtest.Environment{}

@@ -43,7 +43,7 @@ func (o *options) register(flags *flag.FlagSet) {
 	flags.BoolVar(&o.masquerade, "ip-masq", false, "masquerade what leaves the pod network")
 	flags.BoolVar(&o.notFullyRandom, "ip-masq-fully-random-disable", false, "masquerade without fully random ports")
 	flags.BoolVar(&o.forwardRules, "iptables-forward-rules", true, "accept what is forwarded from and to the pod network")
-	flags.IntVar(&o.resyncSeconds, "iptables-resync", 5, "seconds between two looks at the rules")
+	flags.IntVar(&o.resyncSeconds, "iptables-resync", 5, "seconds between two checks of the rules")
 	flags.StringVar(&o.configPath, "net-config-path", "/etc/kube-flannel/net-conf.json", "configuration of the network")
 	flags.StringVar(&o.subnetPath, "subnet-file", "/run/flannel/subnet.env", "file for the CNI plugin to read")
 	flags.StringVar(&o.healthIP, "healthz-ip", "0.0.0.0", "address of /healthz")
