@@ -77,8 +77,8 @@ func (s *State) DisplaySecret(password string) *corev1.Secret {
 	return secret
 }
 
-// displayVersion returns the version of the Secret for the pod template. The one of a machine that is started stays as
-// it is, so that a new password is no change of the StatefulSet.
+// displayVersion returns the version of the Secret for the pod template. That of a machine that is started does not
+// change, so that a new password is no change of the StatefulSet.
 func (s *State) displayVersion() string {
 	if set := s.Observed.StatefulSet; set != nil && s.replicas() > 0 {
 		return set.Spec.Template.Annotations[AnnotationDisplay]

@@ -134,8 +134,8 @@ func (k *Keeper) State() State {
 	return k.state
 }
 
-// Run observes, decides and acts until the context ends. At most one Run may be active for a cluster; should two be, in
-// spite of the fence, etcd rejects changes that would cost quorum.
+// Run observes, decides and acts until the context ends. At most one Run may be active for a cluster. If two are,
+// despite the fence, etcd rejects changes that would cost quorum.
 func (k *Keeper) Run(ctx context.Context) {
 	c := &clients{}
 	defer func() { c.close() }()

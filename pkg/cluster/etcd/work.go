@@ -87,8 +87,8 @@ func (u *upkeep) end(came Step) {
 
 func failedToDefragment(s Step) bool { return s.Action == Wait && s.Reason == ReasonDefragmenting }
 
-// markDefragmenting counts a member that is being defragmented as unhealthy: it does not respond, or will not in a
-// moment.
+// markDefragmenting counts a member that is being defragmented as unhealthy: it does not respond, or will soon
+// stop responding.
 func (o observation) markDefragmenting(under *Step) {
 	for i := range o.members {
 		if under != nil && under.Action == Defragment && o.members[i].ID == under.Member.ID {

@@ -67,8 +67,8 @@ func newer(a, b string) string {
 	return b
 }
 
-// judge applies the rules of a transition to the requested versions. If the rules forbid one of them, all versions stay
-// as they are, because the user never requested the combination that would result.
+// judge applies the rules of a transition to the requested versions. If the rules forbid one of them, no version
+// changes, because the user never requested the combination that would result.
 func (f InForce) judge(wanted v1alpha1.Versions, source string) Verdict {
 	last := f.last()
 	stays := Verdict{Versions: last}
