@@ -48,7 +48,7 @@ func asRuntime(t *testing.T) client.Client {
 			t.Fatal(err)
 		}
 	}
-	admin, err := client.New(config, client.Options{Scheme: scheme})
+	admin, err := client.New(served(t), client.Options{Scheme: scheme})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func asRuntime(t *testing.T) client.Client {
 			t.Fatal(err)
 		}
 	}
-	own := rest.AnonymousClientConfig(config)
+	own := rest.AnonymousClientConfig(served(t))
 	own.BearerToken = tokenOf(t, direct(t), name.Name, "")
 	c, err := NewClient(own)
 	if err != nil {

@@ -12,15 +12,24 @@ import (
 
 const root = "../.."
 
-// config leads to the API server of the tests, with the CRDs of SmolVMs.
+// config leads to the API server of the tests, with the CRDs of SmolVMs: see served.
 var config *rest.Config
+
+// served returns what leads to the API server of the tests.
+func served(t *testing.T) *rest.Config {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("left out by -short: it needs the API server of make tools")
+	}
+	return config
+}
 
 func TestMain(m *testing.M) {
 	switch kind := os.Getenv(childVariable); kind {
 	case "":
 		flag.Parse()
-		if fuzzes() {
-			// Each worker would start an API server, which no fuzz test needs.
+		if fuzzes() || testing.Short() {
+			// Each worker would start an API server, which no fuzz test needs. With -short there is none.
 			os.Exit(m.Run())
 		}
 		os.Exit(run(m))
@@ -37,8 +46,8 @@ func fuzzes() bool {
 }
 
 func run(m *testing.M) int {
-	return crd.Run(m, []string{root + "/helm/kvm-operator/files/smolvm"}, func(served *rest.Config) error {
-		config = served
+	return crd.Run(m, []string{root + "/helm/kvm-operator/files/smolvm"}, func(c *rest.Config) error {
+		config = c
 		return nil
 	})
 }

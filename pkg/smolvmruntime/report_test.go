@@ -51,11 +51,11 @@ func (r *requests) set(err error) {
 // direct returns a client as the agent has it.
 func direct(t *testing.T) client.WithWatch {
 	t.Helper()
-	c, err := NewClient(config)
+	c, err := NewClient(served(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := client.NewWithWatch(config, client.Options{Scheme: c.Scheme()})
+	w, err := client.NewWithWatch(served(t), client.Options{Scheme: c.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}

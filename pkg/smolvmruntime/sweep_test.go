@@ -224,7 +224,7 @@ func TestAKindThatIsNotServed(t *testing.T) {
 	if !isMissing(err, "x") {
 		t.Errorf("a SmolVM that is missing: %v", err)
 	}
-	unserved := rest.CopyConfig(config)
+	unserved := rest.CopyConfig(served(t))
 	unserved.APIPath, unserved.ContentConfig = "/apis", rest.ContentConfig{
 		GroupVersion: &schema.GroupVersion{Group: v1alpha1.GroupVersion.Group, Version: "v9"}, NegotiatedSerializer: scheme.Codecs.WithoutConversion(),
 	}

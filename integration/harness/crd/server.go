@@ -5,6 +5,7 @@ package crd
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"maps"
 	"net/http"
@@ -24,8 +25,13 @@ import (
 
 // Run runs the tests of a package at an API server that has the definitions in the given files and folders, and returns
 // the exit code of the test program. The programs are those of tools.ForEnvtest. Connect is called once the server serves,
-// before the tests.
+// before the tests. With -short it leaves the package out.
 func Run(m *testing.M, definitions []string, connect func(*rest.Config) error) int {
+	flag.Parse()
+	if testing.Short() {
+		fmt.Println("left out by -short: these tests need the API server of make tools")
+		return 0
+	}
 	if err := tools.ForEnvtest(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
