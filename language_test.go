@@ -30,7 +30,7 @@ var odd = regexp.MustCompile(`(?i)\b(` + strings.ReplaceAll(strings.Join([]strin
 	"last words", "leads elsewhere", "gets? along", "stays? as (?:it|they) (?:is|are|was|were)", "as it was",
 	"behind [a-z ]+'s back", "again and again", "for good", "a while", "without end", "(?:is|are|was|were|be|been|being) told",
 	"puts? (?:it )?right", "at hand", "at will", "of late", "far behind", "lest", "upon", "(?:left|leaves?|leaving) the spec",
-}, "|"), " ", `\s+`) + `)\b`)
+}, "|"), " ", `[\s#]+`) + `)\b`)
 
 // allowed removes what others wrote: the name of a user of Linux, and Kubernetes' description of a field.
 var allowed = strings.NewReplacer("''nobody''", "", "'nobody'", "", "that the condition was set based upon", "")

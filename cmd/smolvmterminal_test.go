@@ -42,7 +42,7 @@ func newTerminal(t *testing.T) (terminal *os.File, shows *bufio.Reader) {
 	return terminal, bufio.NewReader(screen)
 }
 
-// TestTerminalsGetNoEscapeSequencesOfGuests: a guest prints them for the administrator who reads it.
+// TestTerminalsGetNoEscapeSequencesOfGuests: a guest prints them for the administrator who reads its output.
 func TestTerminalsGetNoEscapeSequencesOfGuests(t *testing.T) {
 	const hostile, harmless = "\x1b]0;title\a\x1b[2J ü\tok\r\u009b5m \x7f\xff\x9b.", "^[]0;title^G^[[2J ü\tok\r�5m ^?��."
 	_, kubeconfig := newPlayedCluster(t)

@@ -29,7 +29,7 @@ const (
 	AnnotationLive = "kvm-operator.giantswarm.io/live"
 	// AnnotationCloudInit is the hash of the cloud-init data of a pod template, and of the Secret that has the data.
 	AnnotationCloudInit = "kvm-operator.giantswarm.io/cloud-init"
-	// AnnotationDisplay is the version of the Secret with the password of the display that the kubelet got.
+	// AnnotationDisplay is the version of the Secret with the display's password of which the kubelet was notified.
 	AnnotationDisplay = "kvm-operator.giantswarm.io/display-secret"
 	// AnnotationInstance is the instance-id in a Secret.
 	AnnotationInstance = "kvm-operator.giantswarm.io/instance-id"

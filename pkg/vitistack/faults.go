@@ -89,7 +89,7 @@ func resultOf(results []chain.Result, handler string) chain.Result {
 	return chain.Result{Handler: handler, BlockedBy: []string{handler}}
 }
 
-// met returns the problems that a handler met. Errors that pass at once, and those without a type, are none.
+// met returns the problems that a handler met. Errors that the next pass does not meet, and those without a type, are none.
 func met(r chain.Result) []Problem {
 	var found []Problem
 	for _, err := range leaves(r.Err) {

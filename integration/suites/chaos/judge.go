@@ -48,7 +48,8 @@ type judge struct {
 	uses, renames map[string]string
 	// indexes are the node indexes of each cluster, by name and UID of its KVMConfig.
 	indexes map[string]map[string]int32
-	// ran are the pods whose machines have run, and released those whose runners were asked to power down, by namespace and name.
+	// ran are the pods whose machines have run, and released those whose runners were asked to power the machine down, by
+	// namespace and name.
 	ran, released map[string]bool
 	// ready are the addresses of current and former Ready pods by namespace, with the end of their readiness or zero.
 	ready map[string]map[string]time.Time

@@ -66,7 +66,7 @@ func anotherCertificate(s *smolStage) {
 }
 
 // impostor: what answers at the address of the runtime has a certificate of the cluster's authority for the node, and not
-// the one that the SmolVMNode shows. It learns nothing, the token neither.
+// the one that the SmolVMNode shows. It learns nothing, not even the token.
 func impostor(s *smolStage) {
 	listener, err := s.cluster.Listen(s.t.Context(), "tcp", s.cluster.Address()+":0")
 	if err != nil {

@@ -43,7 +43,7 @@ type guest struct {
 }
 
 // kernelArguments are the arguments of all guests. On a busy host Linux does not see the emulated timer tick in time
-// and panics before its console works, repeatedly ("8254 timer not connected to IO-APIC"). no_timer_check skips
+// and repeatedly panics before its console works ("8254 timer not connected to IO-APIC"). no_timer_check skips
 // that test.
 const kernelArguments = "console=ttyS0 quiet nokaslr panic=-1 no_timer_check"
 

@@ -41,7 +41,7 @@ func TestFeatureGatesAreKnownToTheRealBinary(t *testing.T) {
 func TestWhichAPIServersKeepTheConnectionsOfStrangers(t *testing.T) {
 	for version, want := range map[string]bool{"1.32.11": true, "1.35.4": true, "1.36.0": false, "2.0.0": false, "": false} {
 		if got := keepsAnonymous(version); got != want {
-			t.Errorf("%q keeps anonymous connections: %t, want %t", version, got, want)
+			t.Errorf("%q can be configured to keep anonymous connections: %t, want %t", version, got, want)
 		}
 	}
 }
@@ -49,7 +49,7 @@ func TestWhichAPIServersKeepTheConnectionsOfStrangers(t *testing.T) {
 func TestWhichAPIServersEstimateSizes(t *testing.T) {
 	for version, want := range map[string]bool{"1.34.9": false, "1.35.4": true, "1.36.3": true, "1.37.2": true, "1.38.0": false, "": false} {
 		if got := estimatesSizes(version); got != want {
-			t.Errorf("%q estimates sizes: %t, want %t", version, got, want)
+			t.Errorf("%q can be configured not to estimate sizes: %t, want %t", version, got, want)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func FetchImage(ctx context.Context, source osimage.Source, log *slog.Logger) ke
 	local, err := fetch(ctx, source, log, func(text string) { log.Info(text) })
 	switch {
 	case ctx.Err() != nil:
-		err = errors.Join(errors.New("getting the image "+source.Image.Name+": asked to stop"), local.Release())
+		err = errors.Join(errors.New("getting the image "+source.Image.Name+": the runner was asked to stop"), local.Release())
 	case err == nil:
 		err = local.Release()
 	}

@@ -91,7 +91,7 @@ func TestWhenEtcdIsBeingFounded(t *testing.T) {
 		"older than what is written":                {written: begun, change: func(s *state.Cluster) { s.Nodes[0].EtcdHost = "host-1" }},
 		"the namespace is lost":                     {change: func(s *state.Cluster) { s.Nodes[0].EtcdHost = "host-1" }},
 		"the namespace is lost, on volumes":         {change: func(s *state.Cluster) { s.Nodes[0].EtcdClaim = "claim" }},
-		"a machine is there that was removed":       {retired: 1},
+		"a machine of a removed master is there":    {retired: 1},
 		"etcd has told":                             {written: founding, change: func(s *state.Cluster) { s.Etcd.Members = []etcd.Member{{ID: 1, Name: "etcd-m"}} }},
 		"a member has run":                          {written: founding, change: marked},
 		"the API server answers":                    {written: founding, change: func(s *state.Cluster) { s.Workload.Connected = true }},

@@ -106,8 +106,8 @@ func (c component) transition(f InForce, source string) (waits string, refused e
 	if !known || c.wanted == c.last || from == to || f.allows(c.name, c.wanted) {
 		return "", nil
 	}
-	// The accepted version counts only as long as no master says what it got: a change that no master has seen may
-	// be reverted.
+	// The accepted version counts only as long as no master says which version it was ordered to run: a change that no
+	// master has seen may be reverted.
 	lowest, highest, told := c.extent(f)
 	if !told {
 		lowest, highest = from, from

@@ -138,9 +138,9 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// TestEveryTransition covers all pairs of supported minor versions and all ways in which two masters may have been ordered
-// them: every accepted change is no downgrade for any master and skips no minor version of any, unless it was accepted
-// before or is permitted.
+// TestEveryTransition covers all pairs of supported minor versions and all ways in which two masters may have been
+// ordered to run them: every accepted change is no downgrade for any master and skips no minor version of any, unless it
+// was accepted before or is permitted.
 func TestEveryTransition(t *testing.T) {
 	kubernetes, etcd := []string{"1.34.2", "1.35.1", "1.35.4", "1.36.0"}, []string{"3.6.5", "3.7.0"}
 	step := func(version string) int { return strings.Index("4567", version[3:4]) } // the last digit of 1.34 to 1.36

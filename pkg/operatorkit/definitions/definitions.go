@@ -51,7 +51,7 @@ type Kind struct {
 // Definitions are CustomResourceDefinitions. An API server drops fields that a definition does not have without an error,
 // so an operator that continued with an outdated definition would work with an incomplete spec or status.
 type Definitions struct {
-	// Events gets an event when a definition is outdated, unless it is nil.
+	// Events records an event when a definition is outdated; if Events is nil, none is recorded.
 	Events events.EventRecorder
 	// Kinds are the operator's own kinds, by the names of their definitions. Of others only the existence counts.
 	Kinds map[string]Kind

@@ -16,7 +16,7 @@ func (s *session) look(machine string) state.Runtime {
 	r := state.Runtime{NodeUID: s.node.UID}
 	if s.reason != "" && s.graceLeft() == 0 {
 		r.Known, r.Reason, r.Message = true, s.reason, s.message
-		s.shown = true // who has seen this has to learn when it can be asked again
+		s.shown = true // those who see this have to be notified when the runtime can be asked again
 		s.mu.Unlock()
 		return r
 	}

@@ -52,7 +52,7 @@ type session struct {
 	// reason and message say why the runtime cannot be asked, grave that it may not wait for the grace to end.
 	reason, message string
 	grave           bool
-	// told is whether all know that it cannot be asked, and shown whether some do, who have looked.
+	// told is whether all were notified that it cannot be asked, and shown whether some have seen that when they looked.
 	told, shown bool
 	machines    map[string]api.Machine
 	// sizes are those of machines as JSON, in bytes, and sum is theirs.

@@ -160,7 +160,7 @@ func TestPortsWithTwoNumbers(t *testing.T) {
 	}
 }
 
-// TestPortsAreOpenBeforeTheGuest: Open alone takes the ports, and a client that comes too early gets an error within some time.
+// TestPortsAreOpenBeforeTheGuest: Open alone takes the ports, and a client that comes too early gets an error within seconds.
 func TestPortsAreOpenBeforeTheGuest(t *testing.T) {
 	port := unused(t)
 	n, err := Open(optionsOf(func(o *Options) { o.Ports = []Port{{Protocol: TCP, Host: port, Guest: 80}} }))

@@ -155,7 +155,7 @@ func lasting(n *v1alpha1.SmolVMNode) v1alpha1.SmolVMNodeStatus {
 	return status
 }
 
-// mind notifies those that wait for a node when its last report becomes too old.
+// mind wakes all SmolVMs that wait for a node when the last report of this node becomes too old.
 func (w *waker) mind(q queue, node *v1alpha1.SmolVMNode) {
 	w.forget(node.Name)
 	if node.Status.HeartbeatTime == nil {

@@ -128,7 +128,7 @@ type RetiredData struct {
 	// +kubebuilder:validation:Enum=Left;Renaming;Kept
 	Phase string `json:"phase"`
 
-	// Since is when the master was removed from the spec.
+	// Since is when the master was no longer in the spec and its machine no longer had to stay.
 	//
 	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="must be a time like 2006-01-02T15:04:05Z"
 	Since metav1.Time `json:"since"`
