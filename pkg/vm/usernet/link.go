@@ -48,7 +48,7 @@ const bufferSize = 64 << 10
 func (n *Network) build() error {
 	n.stack = stack.New(stack.Options{
 		NetworkProtocols: []stack.NetworkProtocolFactory{
-			// Packets for loopback addresses are refused like others, so that the guest gets an error and Options.Refused is called.
+			// Packets for loopback addresses are refused like others: the guest gets an error, and Options.Refused is called.
 			ipv4.NewProtocolWithOptions(ipv4.Options{AllowExternalLoopbackTraffic: true}), arp.NewProtocol,
 		},
 		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol},
