@@ -100,11 +100,11 @@ func TestAnArtifactThatIsReplaced(t *testing.T) {
 	try(t, start(t, m))
 	try(t, stop(t, m))
 	n.images.cache = map[string]bool{} // pruned
-	for text, change := range map[string]func(){"was created with sha256": func() {}, "sidecar file not found": func() { try(t, os.Remove(from)) }} {
-		change()
+	for _, text := range []string{"was created with sha256", "sidecar file not found"} {
 		if err := start(t, m); api.CodeOf(err) != api.CodeBadRequest || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), from) {
-			t.Errorf("without the first file: %v", err)
+			t.Errorf("without the first file, wants %q: %v", text, err)
 		}
+		try(t, os.RemoveAll(from))
 	}
 	if again, err = m.Create(t.Context(), packedRequest("a", from)); err != nil || again.ImageDigest != first.ImageDigest {
 		t.Errorf("the repeated request, without a file: %+v, %v", again, err)
