@@ -174,7 +174,7 @@ e2e-machines: machine-tools kubevirt-images ## Boot guests of Machines by softwa
 e2e-ha: tools ## Restore a snapshot to three masters, kill each of them, and replace one
 	@go test -v -timeout $(HA_TIMEOUT) -run TestThreeMastersSurviveTheDeathOfAnyOne ./integration/suites/e2e
 
-unit: ## Run the tests that need neither tools nor a management cluster
+unit: ## Run the tests that need neither tools nor a management cluster nor a minute each
 	@go test -short $$(go list ./... | grep -vE '/(integration|pkg/apis)/')
 
 race: ## Run unit under the race detector. Needs a C compiler

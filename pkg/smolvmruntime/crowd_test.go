@@ -73,6 +73,9 @@ func TestConnectionsOfStrangersEnd(t *testing.T) {
 
 // TestLongAnswersOutliveTheDeadlineOfReading: the deadline of the server ends with authentication.
 func TestLongAnswersOutliveTheDeadlineOfReading(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: it waits for longer than a minute")
+	}
 	t.Parallel()
 	n := serveNode(t)
 	n.fake.put(api.Machine{Name: "m", State: api.StateRunning})

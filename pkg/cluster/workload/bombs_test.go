@@ -122,6 +122,9 @@ func nested(levels int) []byte {
 
 // TestBombs: one cluster costs at most 64 MiB, regardless of what it sends, and another one is connected meanwhile.
 func TestBombs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left out by -short: it takes a minute")
+	}
 	emptyKeys := func(n int) []byte {
 		var data []byte
 		for i := range n {
