@@ -36,6 +36,8 @@ type operation struct {
 	done func(t *testing.T, vm *v1.VirtualMachine) error
 	// most is how many writes the step takes at most, events included and statuses left out.
 	most int
+	// deletions is how many pods are deleted in the step.
+	deletions int
 }
 
 // mostStatuses is how many statuses a step writes at most. A pod starts in several steps, and how many of them the operator
@@ -76,7 +78,7 @@ func guestShutDown(stops bool) operation {
 			vm.Annotations = map[string]string{formerPod: string(pod.UID)} // in memory only
 			shutDown(t, pod)
 		},
-		done: isStopped, most: 3,
+		done: isStopped, most: 3, deletions: 1,
 	}
 	if !stops {
 		o.done = func(t *testing.T, vm *v1.VirtualMachine) error {
@@ -97,7 +99,7 @@ const formerPod = "test/former-pod"
 
 var operations = map[string]operation{
 	"start": {do: changed(func(vm *v1.VirtualMachine) { vm.Spec.VM.State = v1.StateRunning }), done: runs, most: 2},
-	"stop":  {from: started, do: changed(func(vm *v1.VirtualMachine) { vm.Spec.VM.State = v1.StateStopped }), done: isStopped, most: 1},
+	"stop":  {from: started, do: changed(func(vm *v1.VirtualMachine) { vm.Spec.VM.State = v1.StateStopped }), done: isStopped, most: 1, deletions: 1},
 	"change while it runs": {from: started, do: changed(func(vm *v1.VirtualMachine) {
 		vm.Spec.VM.CurrentCPUs, vm.Spec.VM.PowerdownTimeout, vm.Spec.CloudInit.MetaData = ptr.To[int32](3), 60, map[string]string{"a": "b"}
 	}), done: func(t *testing.T, vm *v1.VirtualMachine) error {
@@ -126,8 +128,11 @@ func TestMachinesSurviveACrashAtEveryWrite(t *testing.T) {
 			operator = serve(top)
 			o.do(t, calm)
 			await(t, calm, "done", func() error { return o.done(t, calm) })
-			want, wantDeletions, writes := dump(t, calm), podDeletions(t, calm), len(operator.Requests.Writes())
+			want, deletions, writes := dump(t, calm), podDeletions(t, calm), len(operator.Requests.Writes())
 			theLab.Delete(t, calm)
+			if len(deletions) != o.deletions {
+				t.Errorf("pods were deleted by %q, want %d deletions", deletions, o.deletions)
+			}
 			statuses := len(operator.Requests.Statuses())
 			if t.Logf("%d writes, %d of them of statuses", writes, statuses); writes-statuses > o.most || statuses > mostStatuses {
 				t.Errorf("there are more than %d writes and %d statuses: %v", o.most, mostStatuses, operator.Requests.Writes())
@@ -145,8 +150,8 @@ func TestMachinesSurviveACrashAtEveryWrite(t *testing.T) {
 						}
 						return nil
 					})
-					if got := podDeletions(t, vm); len(got) != len(wantDeletions) {
-						t.Errorf("its pods were deleted by %q, and without a crash by %q", got, wantDeletions)
+					if got := podDeletions(t, vm); len(got) != o.deletions {
+						t.Errorf("its pods were deleted by %q, and without a crash by %q", got, deletions)
 					}
 					theLab.Delete(t, vm)
 				})
